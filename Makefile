@@ -1,0 +1,71 @@
+# Everything a developer or a CI machine runs. `make` alone lists it.
+
+PY := .venv/bin/python
+UV := .venv/bin/uv
+READY := .venv/ready
+
+# The cache lives with the environment, so that the wheel tests can install offline from it.
+export UV_CACHE_DIR := $(CURDIR)/.venv/uv-cache
+
+STARTED := $(shell date +%s)
+step = @printf '\n== %s\n' '$(1)'
+
+.PHONY: help setup serve test check fmt bench bench-core sim soak lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: $(READY) ## make .venv with the server, the SDK, the command line and the tools
+
+# Exactly what the lock names, checked by hash; then both distributions, editable, built with the
+# hatchling just installed.
+$(READY): pyproject.toml sdk_py/pyproject.toml requirements-dev.lock
+	$(call step,setup)
+	@test -x $(UV) || tools/bootstrap
+	$(UV) pip install --quiet --python $(PY) --exact --require-hashes -r requirements-dev.lock
+	$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation -e sdk_py -e .
+	@touch $@
+
+serve: setup ## run the server
+	.venv/bin/pushlane serve
+
+test: check ## check, then run all tests
+	$(call step,tests)
+	$(PY) -m pytest -n 2 --cov --cov-report=term
+# SIMULATION: its short form goes here, as a step of its own, once tests/simulation can run.
+	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
+
+check: setup ## formatting, lint, types and import contracts
+	$(call step,format)
+	.venv/bin/ruff format --check .
+	$(call step,lint)
+	.venv/bin/ruff check .
+	$(call step,types)
+	.venv/bin/mypy
+	$(call step,import contracts)
+	.venv/bin/lint-imports --no-logo
+
+fmt: setup ## format and mend what can be mended
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+bench: bench-core ## run all benchmarks
+
+bench-core: setup ## benchmark the dispatcher's core
+	$(PY) -m bench.core
+
+sim: setup ## simulate; SEED=n replays one run
+	$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED))
+
+soak: setup ## simulate with fresh seeds for MINUTES (10)
+	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10)
+
+lock: setup ## write requirements-dev.lock anew; UPGRADE=1 takes the newest versions
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-emit-package pushlane $(if $(UPGRADE),--upgrade) \
+		--group dev --output-file requirements-dev.lock pyproject.toml
+
+clean: ## remove everything that make made
+	rm -rf .venv .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf dist sdk_py/dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Benchmarks, one module each; `make bench` runs them all."""

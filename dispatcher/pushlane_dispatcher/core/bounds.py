@@ -1,0 +1,73 @@
+"""The bounds of one shard: everything that could grow has one, with its reason.
+
+The wire's limits (what a client may send) are in `pushlane.wire.limits`; what a user may set on
+a queue is its configuration. These are the dispatcher's own.
+"""
+
+import msgspec
+
+TRANSFER_WINDOW_MS = 24 * 60 * 60 * 1000
+"""How long a shard recognises a message that another queue transferred to it before."""
+
+CLOCK_TOLERANCE_MS = 60_000
+"""How far wall and monotonic clock may drift apart before expiry pauses."""
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    window_messages: int = 10_000
+    """Messages whose bodies are in memory; the backlog behind them stays in the store."""
+    window_bytes: int = 16 << 20
+    """The same in bytes."""
+    positions: int = 100_000
+    """Messages known without a body: delayed, retrying, or blocked by their key. At the bound
+    no more is paged in until some of them are due."""
+    page_messages: int = 1_000
+    """Messages asked of the store in one read."""
+    segment_messages: int = 5_000
+    """Messages in one flush: one row of the store."""
+    segment_bytes: int = 1 << 20
+    """The same in bytes: a large row is slow to write and to repair."""
+    flushes: int = 4
+    """Appends of one lane under way at once: hides a replicated store's latency."""
+    pending_messages: int = 50_000
+    """Published messages that wait for their flush; beyond it `throttled`."""
+    pending_bytes: int = 64 << 20
+    """The same in bytes."""
+    bucket_ms: int = 600_000
+    """A bucket rolls at this age …"""
+    bucket_messages: int = 20_000
+    """… or this many messages …"""
+    bucket_bytes: int = 16 << 20
+    """… or this size."""
+    checkpoint_rows: int = 64
+    """Settlement rows of a bucket before the next one carries its whole state."""
+    dedup_ids: int = 1_000_000
+    """Dedup ids remembered; beyond it publishes with ids are `throttled`."""
+    producers: int = 10_000
+    """Producers whose sequences are remembered; beyond it new ones are `throttled`."""
+    producer_seqs: int = 1_024
+    """Sequence numbers remembered per producer."""
+    subscriptions: int = 10_000
+    """Subscriptions of one shard; beyond it `throttled`."""
+    credit: int = 10_000
+    """The most credit a subscription may ask for."""
+    taken: int = 1_024
+    """Messages of an `ack: "none"` subscription whose settlement is being written."""
+    settled_runs: int = 1_024
+    """Runs of settled receipts remembered per subscription, to answer `duplicate`."""
+    transfers: int = 256
+    """Transfers to other queues under way at once."""
+    leaving: int = 10_000
+    """Messages on their way out before an overflowing queue refuses publishes instead."""
+    transfer_retry_ms: int = 1_000
+    """How long a refused transfer waits before it is tried again."""
+    fetch_messages: int = 256
+    """Messages read singly, by seq, in one read."""
+    horizon_ms: int = 60_000
+    """How far ahead the schedule index is read."""
+    steal_ms: int = 1_000
+    """How long a consumer is idle before it gets what another one only reserved."""
+    expiry_sweep_ms: int = 1_000
+    """The least time between two sweeps for expired messages."""
+    max_limit: int = 100_000_000
+    """How far `auto_expand` may raise `max_messages`: the tenant's quota."""

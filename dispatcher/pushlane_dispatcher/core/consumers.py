@@ -1,0 +1,431 @@
+"""Consumers: who gets which message, and what they say of it.
+
+Grants take runs of ready messages, the highest lane first, to the subscription with the most
+free permits. Everything that a consumer says comes with receipts: only those that it holds
+count, the others are reported lost, or duplicate when they were settled before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pushlane.wire.errors import BadRequest, Throttled
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.effects import (
+    Deliver,
+    Effect,
+    Forget,
+    Lost,
+    Receipts,
+    Remember,
+    Run,
+    SettleTicket,
+)
+from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.lane import Lane
+from pushlane_dispatcher.core.life import IN_FLIGHT, Event, Life, State
+from pushlane_dispatcher.core.log import Log
+from pushlane_dispatcher.core.runs import (
+    make_fresh_runs,
+    make_runs,
+    receipts_of,
+    runs_of_numbers,
+)
+from pushlane_dispatcher.core.subscription import Fair, Subscription, Timers
+from pushlane_dispatcher.core.verdicts import Verdicts
+from pushlane_dispatcher.core.window import Window
+
+FENCE_BITS = 20
+
+
+class Consumers:
+    __slots__ = (
+        "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log",
+        "_resend", "_verdicts", "_window", "idle_since", "subscriptions", "timers",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        bounds: Bounds,
+        epoch: int,
+        effects: list[Effect],
+        life: Life,
+        log: Log,
+        window: Window,
+        verdicts: Verdicts,
+        cached: bool,
+    ) -> None:
+        self._bounds = bounds
+        self._epoch = epoch
+        self._effects = effects
+        self._life = life
+        self._log = log
+        self._window = window
+        self._verdicts = verdicts
+        self._cached = cached
+        """A lease cache wants to know what is out."""
+        self._fair = Fair()
+        self.timers = Timers()
+        self._resend: dict[Entry, int] = {}
+        """Receipts to send again once their bodies are read."""
+        self.subscriptions: dict[str, Subscription] = {}
+        """By the prefix of their receipts."""
+        self.idle_since: int | None = None
+        """Since when somebody has free permits and nothing is ready."""
+
+    # Coming and going
+
+    def attach(self, subscription: Subscription) -> None:
+        if not 1 <= subscription.credit <= self._bounds.credit:
+            raise BadRequest(f"credit must be 1 to {self._bounds.credit}")
+        if len(self.subscriptions) >= self._bounds.subscriptions:
+            raise Throttled("too many subscriptions on this queue", retry_ms=1_000)
+        assert subscription.prefix not in self.subscriptions
+        self.subscriptions[subscription.prefix] = subscription
+        self._offer(subscription)
+
+    def set_credit(self, subscription: Subscription, credit: int) -> None:
+        if not 0 <= credit <= self._bounds.credit:
+            raise BadRequest(f"credit must be 0 to {self._bounds.credit}")
+        subscription.credit = credit
+        self._offer(subscription)
+
+    def detach(self, subscription: Subscription, resume_until: int) -> None:
+        """Its connection is lost; leases run on while it is away."""
+        subscription.away_until = resume_until
+        subscription.generation += 1
+        self._offer(subscription)
+        self.timers.watch(subscription, resume_until)
+
+    def resume(
+        self, subscription: Subscription, held: Iterable[Receipts], now: int
+    ) -> list[Receipts]:
+        """It is back and lists what it has. Answers what it lists but no longer holds."""
+        listed: set[int] = set()
+        lost: list[Receipts] = []
+        for prefix, low, high in held:
+            if prefix == subscription.prefix:
+                listed.update(range(low, min(high, subscription.next_n) + 1))
+            else:
+                lost.append((prefix, low, high))
+        gone = [n for n in listed if n not in subscription.held and n not in subscription.settled]
+        lost += runs_of_numbers(subscription.prefix, sorted(gone))
+        subscription.away_until = None
+        subscription.generation += 1
+        again = [entry for n, entry in subscription.held.items() if n not in listed]
+        for entry in again:
+            if entry.message is None:
+                self._resend[entry] = entry.n
+                self._window.want(entry)
+            else:
+                self._deliver_again(subscription, entry)
+        self._offer(subscription)
+        return lost
+
+    def _deliver_again(self, subscription: Subscription, entry: Entry) -> None:
+        """Under the same receipt: what a resuming client did not list."""
+        self._effects.append(Deliver(subscription, make_runs([entry], entry.deadline), again=True))
+
+    def fetched(self, entry: Entry) -> None:
+        """A body was read again: perhaps for a resuming client that still waits for it."""
+        n = self._resend.pop(entry, None)
+        holder = entry.holder
+        if holder is not None and n == entry.n and entry.state in IN_FLIGHT:
+            self._deliver_again(holder, entry)
+
+    def unsubscribe(self, subscription: Subscription, now: int, wall: int) -> None:
+        """It gets nothing more; what it has leased stays its own until settled or expired."""
+        subscription.closed = True
+        reserved = [e for e in subscription.held.values() if e.state is State.RESERVED]
+        self._release(subscription, reserved)
+        for entry in reserved:
+            self._verdicts.give_back(entry, now, wall)
+
+    def end(self, subscription: Subscription, graceful: bool, now: int, wall: int) -> None:
+        """Its session ended: everything it holds goes back."""
+        held = list(subscription.held.values())
+        subscription.closed = True
+        self._release(subscription, held)
+        for entry in held:
+            if graceful:
+                self._verdicts.give_back(entry, now, wall)
+            else:
+                self._verdicts.fail(entry, "connection lost", now, wall)
+        self.subscriptions.pop(subscription.prefix, None)
+
+    # Granting
+
+    def pump(self, now: int, wall: int) -> None:
+        """Grant what is ready as far as credit goes; one delivery per subscription."""
+        fair, order = self._fair, self._window.order
+        deliveries: dict[Subscription, list[Run]] = {}
+        subscription = fair.best()
+        while subscription is not None:
+            ready = 0
+            top: Lane | None = None
+            for lane in order:
+                if lane.ready:
+                    ready += lane.ready
+                    top = top or lane
+            if top is None:
+                break
+            share = -(-ready // len(fair.hungry))
+            count = min(share, subscription.free(self._bounds))
+            taken, expired = self._window.take(top, count, wall)
+            for entry in expired:
+                self._verdicts.expire(entry, now, wall)
+            if taken and subscription.ack_none:
+                self._take(subscription, taken, now)
+            elif taken:
+                runs = self._grant(subscription, taken, now)
+                deliveries.setdefault(subscription, []).extend(runs)
+                if self._window.tight:
+                    for entry in taken:
+                        self._window.thin(entry)
+            subscription = fair.best()
+        for receiver, runs in deliveries.items():
+            self._effects.append(Deliver(receiver, runs))
+        self._note_idle(subscription, now)
+
+    def _grant(self, subscription: Subscription, entries: list[Entry], now: int) -> list[Run]:
+        started = not subscription.explicit
+        duration = subscription.lease_ms if started else self._verdicts.config.reserve_ms
+        deadline = now + duration
+        base = self._epoch << FENCE_BITS
+        held, n = subscription.held, subscription.next_n
+        past = 0
+        for entry in entries:
+            past |= entry.attempts | entry.deliveries | entry.grants
+            entry.grants += 1
+            entry.fence = base + entry.grants
+            entry.holder = subscription
+            entry.n = n
+            entry.deadline = deadline
+            entry.attempts += started
+            held[n] = entry
+            n += 1
+        subscription.next_n = n
+        self._life.move(entries, Event.LEASE if started else Event.RESERVE, now)
+        self._fair.served(subscription)
+        self.timers.watch(subscription, deadline)
+        self._offer(subscription)
+        return (make_runs if past else make_fresh_runs)(entries, deadline)
+
+    def _take(self, subscription: Subscription, entries: list[Entry], now: int) -> None:
+        """For `ack: "none"`: settle first, deliver then."""
+        for n, entry in enumerate(entries):
+            entry.n = n  # no receipt, but a place in its run
+        subscription.taking += len(entries)
+        self._life.move(entries, Event.TAKE, now)
+        self._log.take(subscription, entries)
+        self._fair.served(subscription)
+        self._offer(subscription)
+
+    def taken(self, subscription: Subscription, entries: list[Entry]) -> None:
+        """An `ack: "none"` settlement is durable: now the messages may leave."""
+        subscription.taking -= len(entries)
+        self._effects.append(Deliver(subscription, make_runs(entries, 0)))
+        self._offer(subscription)
+
+    def _offer(self, subscription: Subscription) -> None:
+        self._fair.offer(subscription, subscription.free(self._bounds))
+
+    def _note_idle(self, hungry: Subscription | None, now: int) -> None:
+        if hungry is None:
+            self.idle_since = None
+        elif self.idle_since is None:
+            self.idle_since = now
+
+    # What consumers say
+
+    def start(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        ticket: SettleTicket, now: int,
+    ) -> None:  # fmt: skip
+        """The handler takes these up: the lease clock runs, the attempt counts."""
+        deadline = now + subscription.lease_ms
+        reserved = [
+            entry
+            for entry in self._find(subscription, generation, receipts, ticket)
+            if entry.state is State.RESERVED
+        ]
+        if not reserved:
+            return
+        for entry in reserved:
+            entry.attempts += 1
+            entry.deadline = deadline
+        self._life.move(reserved, Event.START, now)
+        self._prolonged(subscription, reserved, deadline)
+
+    def extend(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        lease_ms: int, ticket: SettleTicket, now: int,
+    ) -> None:  # fmt: skip
+        deadline = now + lease_ms
+        entries = self._find(subscription, generation, receipts, ticket)
+        for entry in entries:
+            entry.deadline = deadline
+        if entries:
+            self._prolonged(subscription, entries, deadline)
+
+    def _prolonged(self, subscription: Subscription, entries: list[Entry], deadline: int) -> None:
+        self.timers.watch(subscription, deadline)
+        if self._cached:
+            self._effects.append(Remember(subscription, make_runs(entries, deadline)))
+
+    def ack(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        ticket: SettleTicket, now: int,
+    ) -> None:  # fmt: skip
+        entries = self._give_up(subscription, generation, receipts, ticket, True)
+        if not entries:
+            return
+        subscription.failures = 0
+        if subscription.explicit:  # some may not be started
+            self._life.move_mixed(entries, Event.ACK, now)
+        else:
+            self._life.move(entries, Event.ACK, now)
+        self._log.ack(entries)
+        self._offer(subscription)
+
+    def nack(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        ticket: SettleTicket, now: int, wall: int,
+        *, delay_ms: int | None, error: str | None, dead: bool,
+    ) -> None:  # fmt: skip
+        entries = self._give_up(subscription, generation, receipts, ticket, dead)
+        failed = 0
+        for entry in entries:
+            if dead:
+                self._verdicts.reject(entry, error, now, wall)
+            else:
+                failed += delay_ms is None and entry.state is State.LEASED
+                self._verdicts.nack(entry, delay_ms, error, now, wall)
+        self._penalize(subscription, failed, now)
+
+    def _find(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        ticket: SettleTicket, take: bool = False,
+    ) -> list[Entry]:  # fmt: skip
+        """What these receipts stand for, still held; `take`: and no longer after this."""
+        found: list[Entry] = []
+        missing: list[int] = []
+        look = subscription.held.pop if take else subscription.held.get
+        for prefix, low, high in receipts:
+            if prefix != subscription.prefix or generation != subscription.generation:
+                ticket.lost.append((prefix, low, high))
+                continue
+            for n in range(low, high + 1):
+                entry = look(n, None)
+                if entry is None:
+                    missing.append(n)
+                else:
+                    found.append(entry)
+        if missing:
+            self._report(subscription, missing, ticket)
+        return found
+
+    def _give_up(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        ticket: SettleTicket, settles: bool,
+    ) -> list[Entry]:  # fmt: skip
+        """What these receipts stand for, for good. `settles`: a repeat will be a duplicate."""
+        found = self._find(subscription, generation, receipts, ticket, take=True)
+        if found and (settles or self._cached):
+            runs = receipts_of(subscription.prefix, found)
+            if settles:
+                for _, low, high in runs:
+                    subscription.remember(low, high, self._bounds)
+            if self._cached:
+                self._effects.append(Forget(runs))
+        return found
+
+    @staticmethod
+    def _report(subscription: Subscription, missing: list[int], ticket: SettleTicket) -> None:
+        settled = subscription.settled
+        prefix = subscription.prefix
+        ticket.duplicate += runs_of_numbers(prefix, [n for n in missing if n in settled])
+        ticket.lost += runs_of_numbers(prefix, [n for n in missing if n not in settled])
+
+    # What time does
+
+    def tick(self, now: int, wall: int) -> None:
+        """Look at the subscriptions of which something may have run out."""
+        for subscription in self.timers.due(now):
+            if subscription.away_until is not None and subscription.away_until <= now:
+                self.end(subscription, False, now, wall)
+                continue
+            subscription.pardon(now)
+            late = [entry for entry in subscription.held.values() if entry.deadline <= now]
+            if late:
+                self._expire(subscription, late, now, wall)
+            self._offer(subscription)
+            again = subscription.next_check()
+            if again is not None:
+                self.timers.watch(subscription, again)
+        self._steal(now, wall)
+
+    def _expire(self, subscription: Subscription, late: list[Entry], now: int, wall: int) -> None:
+        self._lose(subscription, late)
+        failed = 0
+        for entry in late:
+            leased = entry.state is State.LEASED
+            failed += leased
+            self._verdicts.fail(entry, "lease expired" if leased else "never started", now, wall)
+        self._penalize(subscription, failed, now)
+
+    def next_steal(self) -> int | None:
+        """When an idle consumer may get what another one only reserved."""
+        if self.idle_since is None or not self._life.counts[State.RESERVED]:
+            return None
+        return self.idle_since + self._bounds.steal_ms
+
+    def _steal(self, now: int, wall: int) -> None:
+        at = self.next_steal()
+        if at is None or now < at:
+            return
+        self.idle_since = now
+        thief = self._fair.best()
+        if thief is None:
+            return
+        victim: list[Entry] = []
+        for other in self.subscriptions.values():
+            if other is thief or other.away_until is not None:
+                continue
+            reserved = [e for e in other.held.values() if e.state is State.RESERVED]
+            if len(reserved) > len(victim):
+                victim = reserved
+        count = min(-(-len(victim) // 2), thief.free(self._bounds))
+        stolen = victim[len(victim) - count :]
+        if stolen:
+            assert stolen[0].holder is not None
+            self._lose(stolen[0].holder, stolen)
+            for entry in stolen:
+                self._verdicts.fail(entry, "taken back for an idle consumer", now, wall)
+
+    def _lose(self, subscription: Subscription, entries: list[Entry]) -> None:
+        """Tell a holder that these are no longer its own."""
+        self._effects.append(Lost(subscription, receipts_of(subscription.prefix, entries)))
+        self._release(subscription, entries)
+
+    def _release(self, subscription: Subscription, entries: list[Entry]) -> None:
+        for entry in entries:
+            del subscription.held[entry.n]
+        if entries and self._cached:
+            self._effects.append(Forget(receipts_of(subscription.prefix, entries)))
+        self._offer(subscription)
+
+    def _penalize(self, subscription: Subscription, permits: int, now: int) -> None:
+        """Permits of deliveries that failed come back after the consumer's own backoff."""
+        if permits:
+            subscription.failures += 1
+            config = self._verdicts.config
+            until = now + self._verdicts.jitter(
+                subscription.failures,
+                config.consumer_backoff_base_ms,
+                config.consumer_backoff_max_ms,
+            )
+            if until > now:
+                subscription.penalize(until, permits)
+                self.timers.watch(subscription, until)
+        self._offer(subscription)

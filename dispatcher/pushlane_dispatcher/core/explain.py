@@ -1,0 +1,177 @@
+"""Explain: where a message stands, since when, until when, and why; and a shard's statistics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.ident import make_id
+from pushlane_dispatcher.core.life import ENDS, State
+from pushlane_storage.settlement import BucketState
+
+if TYPE_CHECKING:
+    from pushlane_dispatcher.core.lane import LiveBucket
+    from pushlane_dispatcher.core.shard import Shard
+
+
+class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What `explain` answers. Times are wall-clock milliseconds."""
+
+    state: str
+    why: str
+    since: int | None = None
+    until: int | None = None
+    session: str | None = None
+    blocked_by: str | None = None
+    attempts: int = 0
+    deliveries: int = 0
+    error: str | None = None
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """A shard in numbers. Ended ones are counted since the shard was opened."""
+
+    ready: int
+    reserved: int
+    leased: int
+    delayed: int
+    retrying: int
+    blocked: int
+    leaving: int
+    stored: int
+    bytes: int
+    pending: int
+    subscriptions: int
+    oldest_at: int | None
+    acked: int
+    dead: int
+    expired: int
+    dropped: int
+    purged: int
+
+
+_NAMES = {
+    State.SETTLING: "leased",
+    State.VOIDING: "retrying",
+    State.MOVED: "leaving",
+    State.ENDING: "leaving",
+}
+"""What users call the states in which something is only being written."""
+
+
+def explain(shard: Shard, lane_number: int, seq: int, now: int) -> Explanation:
+    """Where a message stands. An end that the memory no longer knows is `unknown`."""
+    lane = shard.window.lanes.get(lane_number)
+    if lane is None or seq >= lane.stored:
+        return Explanation("unknown", "it is not stored")
+    entry = lane.entries.get(seq)
+    if entry is not None:
+        return _explain_entry(shard, entry, now)
+    bucket = lane.bucket_of(seq)
+    if bucket is None:
+        return Explanation("unknown", "everything of its time has ended and was cleared away")
+    return explain_end(bucket.state, seq) or _behind_the_window(shard, bucket, seq)
+
+
+def explain_end(state: BucketState, seq: int) -> Explanation | None:
+    """How a message ended, by its bucket's state; None when it has not."""
+    cause = state.cause_of(seq)
+    if cause is None:
+        return None
+    if cause == "acked" or cause in ENDS:
+        return Explanation(cause, f"it was {cause}")
+    if cause == "redriven":
+        return Explanation("acked", "it was redriven to another queue")
+    return Explanation("dead", f"it went to the dead letters: {cause.removeprefix('dead:')}")
+
+
+def _behind_the_window(shard: Shard, bucket: LiveBucket, seq: int) -> Explanation:
+    if seq < shard.window.lanes[bucket.key.lane].cursor:
+        return Explanation("delayed", "its time is far ahead")
+    return Explanation("ready", "others are before it")
+
+
+def _explain_entry(shard: Shard, entry: Entry, now: int) -> Explanation:
+    blocked_by = None
+    until: int | None = None
+    state = entry.state
+    holder = entry.holder
+    if state in (State.RESERVED, State.LEASED, State.SETTLING):
+        why = "its consumer has it"
+        until = entry.deadline + shard.offset
+    elif state in (State.DELAYED, State.RETRYING):
+        why = "its time has not come" if state is State.DELAYED else "it waits for its next attempt"
+        until = entry.not_before
+    elif state is State.BLOCKED:
+        assert entry.key is not None
+        head = shard.window.keys.head(entry.key)
+        assert head is not None
+        why = "an earlier message with its key has not ended"
+        blocked_by = make_id(*shard.key, head.lane.number, head.seq)
+    elif state is State.READY:
+        why = _why_ready(shard)
+    elif state is State.VOIDING:
+        why = "its return is being stored"
+    else:
+        why = f"it leaves: {entry.cause}"
+    return Explanation(
+        _NAMES.get(state, state.name.lower()),
+        why,
+        entry.since + shard.offset,
+        until,
+        holder.session if holder is not None else None,
+        blocked_by,
+        entry.attempts,
+        entry.deliveries,
+        entry.error,
+    )
+
+
+def _why_ready(shard: Shard) -> str:
+    if shard.config.paused:
+        return "the queue is paused"
+    subscriptions = shard.consumers.subscriptions.values()
+    if not any(not sub.closed and sub.away_until is None for sub in subscriptions):
+        return "no consumer"
+    if not any(sub.free(shard.bounds) > 0 for sub in subscriptions):
+        return "no consumer has credit"
+    return "its turn is next"
+
+
+def stats(shard: Shard) -> Stats:
+    counts = shard.life.counts
+    flight = counts[State.RESERVED] + counts[State.LEASED] + counts[State.SETTLING]
+    going = counts[State.VOIDING] + counts[State.LEAVING] + counts[State.MOVED]
+    going += counts[State.ENDING]
+    stored = shard.overflow.messages
+    ready = stored - flight - going - shard.life.waiting() - shard.window.far
+    return Stats(
+        max(0, ready),  # a purge under way counts its backlog as leaving nowhere
+        counts[State.RESERVED],
+        counts[State.LEASED],
+        counts[State.DELAYED] + shard.window.far,
+        counts[State.RETRYING],
+        counts[State.BLOCKED],
+        counts[State.LEAVING],
+        stored,
+        shard.overflow.bytes,
+        shard.journal.pending_messages,
+        len(shard.consumers.subscriptions),
+        _oldest_at(shard),
+        counts[State.ACKED],
+        counts[State.DEAD],
+        counts[State.EXPIRED],
+        counts[State.DROPPED],
+        counts[State.PURGED],
+    )
+
+
+def _oldest_at(shard: Shard) -> int | None:
+    """When the oldest unsettled message in memory was published (wall clock)."""
+    heads = [next(iter(lane.entries.values()), None) for lane in shard.window.order]
+    times = [
+        head.message.published_at for head in heads if head is not None and head.message is not None
+    ]
+    return min(times, default=None)

@@ -1,0 +1,32 @@
+"""Message ids: opaque to users, a place to us.
+
+An id carries the queue's own id, so that ids of a deleted queue never name a message of the one
+that was made under the same name.
+"""
+
+from typing import NamedTuple
+
+from pushlane.wire.errors import NotFound
+
+
+class Place(NamedTuple):
+    queue_id: str
+    shard: int
+    lane: int
+    seq: int
+
+
+def make_id(queue_id: str, shard: int, lane: int, seq: int) -> str:
+    return f"{queue_id}-{shard:x}-{lane:x}-{seq:x}"
+
+
+def parse_id(message_id: str) -> Place:
+    """The place that an id names; `NotFound` for what can't be one of ours."""
+    try:
+        queue_id, shard, lane, seq = message_id.rsplit("-", 3)
+        place = Place(queue_id, int(shard, 16), int(lane, 16), int(seq, 16))
+    except ValueError:
+        raise NotFound("no message has such an id") from None
+    if make_id(*place) != message_id:  # signs, spaces, capitals, leading zeros
+        raise NotFound("no message has such an id")
+    return place

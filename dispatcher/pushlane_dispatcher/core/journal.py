@@ -1,0 +1,315 @@
+"""The journal: how published messages become stored ones.
+
+A publish gets its seqs at once and waits in its lane. A flush takes what is there and becomes
+one segment; while it is under way the next one gathers. Flushes of a lane may overlap, but they
+count (acknowledge, dedup, deliver) only in order of seq: a hole would be lost at a takeover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pushlane.wire.errors import BadRequest, PushlaneError, Throttled, TooLarge, Unavailable
+from pushlane.wire.limits import DEFAULT_LANE
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.dedup import TRANSFER, Dedup, First
+from pushlane_dispatcher.core.effects import Append, Effect, Published, PublishTicket
+from pushlane_dispatcher.core.lane import Lane, LiveBucket
+from pushlane_storage.bucket import Bucket, BucketKey
+from pushlane_storage.message import MESSAGE_OVERHEAD, Message, size_of
+from pushlane_storage.segment import Segment
+from pushlane_storage.seq import counter_of, make_seq
+
+MakeRoom = Callable[[int, int], PushlaneError | None]
+"""Asks for room for one more message of a size: why there is none, or None."""
+
+
+class Journal:
+    __slots__ = (
+        "_bounds", "_effects", "_get_lane", "_lanes", "dedup", "max_message_bytes",
+        "pending_messages", "pending_size",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        bounds: Bounds,
+        effects: list[Effect],
+        lanes: dict[int, Lane],
+        get_lane: Callable[[int], Lane],
+        dedup: Dedup,
+    ) -> None:
+        self._bounds = bounds
+        self._effects = effects
+        self._lanes = lanes
+        self._get_lane = get_lane
+        self.dedup = dedup
+        self.max_message_bytes = 0
+        self.pending_messages = 0
+        """Published and not yet stored, flushes under way included."""
+        self.pending_size = 0
+
+    @property
+    def congested(self) -> bool:
+        """Publishers should wait before they hand in more."""
+        bounds = self._bounds
+        return (
+            self.pending_messages * 2 >= bounds.pending_messages
+            or self.pending_size * 2 >= bounds.pending_bytes
+        )
+
+    def publish_plain(self, messages: list[Message], ticket: PublishTicket, size: int) -> None:
+        """Messages for the default lane that carry no id and for which there is room."""
+        lane = self._get_lane(DEFAULT_LANE)
+        first = make_seq(lane.epoch, lane.counter)
+        count = len(messages)
+        ticket.seqs.extend(range(first, first + count))
+        lane.counter += count
+        lane.pending += messages
+        lane.pending_size += size
+        self.pending_messages += count
+        self.pending_size += size
+        lane.tickets.append((first + count - 1, ticket))
+        ticket.waits += 1
+
+    def plain_size(self, messages: Sequence[Message]) -> int | None:
+        """The size of messages that need no closer look; None when one of them does."""
+        size = 0
+        biggest = self.max_message_bytes
+        for message in messages:
+            body = len(message.body)
+            if (
+                message.producer is not None
+                or message.dedup is not None
+                or message.key is not None
+                or message.headers is not None
+                or message.not_before
+                or message.expires_at
+                or body > biggest
+            ):
+                return None
+            size += body
+        return size + len(messages) * MESSAGE_OVERHEAD
+
+    def full(self, count: int, size: int) -> bool:
+        bounds = self._bounds
+        return (
+            self.pending_messages + count > bounds.pending_messages
+            or self.pending_size + size > bounds.pending_bytes
+        )
+
+    def publish(
+        self, messages: Sequence[Message], ticket: PublishTicket, make_room: MakeRoom, now: int
+    ) -> None:
+        """Messages of any kind: each stands alone."""
+        touched: dict[int, int] = {}
+        for index, message in enumerate(messages):
+            number = DEFAULT_LANE if ticket.lanes is None else ticket.lanes[index]
+            size = size_of(message)
+            error = self._refuse(message, number, size)
+            if error is None:
+                found = self.dedup.find(message, now)
+                if isinstance(found, PushlaneError):
+                    error = found
+                elif found is not None:
+                    self._repeat(found, ticket, index)
+                    continue
+                else:
+                    error = make_room(1, size)
+            if error is not None:
+                ticket.failed[index] = error
+                ticket.seqs.append(-1)
+                continue
+            seq = self._accept(message, number, size, now)
+            ticket.seqs.append(seq)
+            touched[number] = seq
+        for number, seq in touched.items():
+            self._lanes[number].tickets.append((seq, ticket))
+            ticket.waits += 1
+
+    @staticmethod
+    def _repeat(first: First, ticket: PublishTicket, index: int) -> None:
+        if first.stored:
+            ticket.seqs.append(first.seq)
+            ticket.duplicates[index] = (first.lane, first.seq)
+        else:
+            ticket.seqs.append(-1)
+            ticket.waits += 1
+            first.wait(ticket, index)
+
+    def _refuse(self, message: Message, lane: int, size: int) -> PushlaneError | None:
+        if len(message.body) > self.max_message_bytes:
+            return TooLarge(f"the body is over the queue's {self.max_message_bytes} bytes")
+        if message.key is not None and (lane != DEFAULT_LANE or message.not_before):
+            return BadRequest("a message with a key can have neither priority nor delay")
+        if self.full(1, size):
+            return Throttled("too much is waiting to be stored", retry_ms=100)
+        return None
+
+    def _accept(self, message: Message, number: int, size: int, now: int) -> int:
+        lane = self._get_lane(number)
+        lane.plain = False
+        seq = make_seq(lane.epoch, lane.counter)
+        lane.counter += 1
+        lane.pending.append(message)
+        lane.pending_size += size
+        self.pending_messages += 1
+        self.pending_size += size
+        if message.dedup is not None or message.producer is not None:
+            lane.marked = True
+            self.dedup.pending(message, number, seq, now)
+        return seq
+
+    def flush(self, lane: Lane, now: int, wall: int) -> None:
+        """Begin as many flushes of a lane as there is something for.
+
+        A bucket is begun only when the one before is stored whole: so the row of a bucket says
+        that nothing before it is missing.
+        """
+        while lane.pending and len(lane.flights) < self._bounds.flushes:
+            if lane.open is not None and self.outgrown(lane.open, now):
+                if lane.flights:
+                    return
+                self.roll(lane, lane.open)
+            self._effects.append(self._begin(lane, now, wall))
+
+    def _begin(self, lane: Lane, now: int, wall: int) -> Append:
+        messages, size = self._cut(lane)
+        first = make_seq(lane.epoch, lane.counter - len(lane.pending) - len(messages))
+        bucket, opens = self._bucket_for(lane, first, now, wall)
+        segment = Segment(bucket.key, first, messages)
+        append = Append(lane, bucket, segment, opens, size, lane.plain, lane.marked)
+        bucket.assigned += len(messages)
+        bucket.assigned_size += size
+        if lane.marked:
+            bucket.transfers = bucket.transfers or any(
+                message.dedup is not None and message.dedup.startswith(TRANSFER)
+                for message in messages
+            )
+        if not lane.pending:
+            append.tickets = [ticket for _, ticket in lane.tickets]
+            lane.tickets = []
+            lane.marked = False
+            lane.plain = True
+        else:
+            append.tickets = [ticket for last, ticket in lane.tickets if last <= segment.last]
+            lane.tickets = [item for item in lane.tickets if item[0] > segment.last]
+        lane.flights.append(append)
+        return append
+
+    def _cut(self, lane: Lane) -> tuple[list[Message], int]:
+        """What the next segment takes of what is pending."""
+        bounds = self._bounds
+        pending, size = lane.pending, lane.pending_size
+        if len(pending) <= bounds.segment_messages and size <= bounds.segment_bytes:
+            lane.pending, lane.pending_size = [], 0
+            return pending, size
+        count = size = 0
+        for message in pending[: bounds.segment_messages]:
+            more = size_of(message)
+            if count and size + more > bounds.segment_bytes:
+                break
+            count += 1
+            size += more
+        lane.pending = pending[count:]
+        lane.pending_size -= size
+        return pending[:count], size
+
+    def _bucket_for(
+        self, lane: Lane, first: int, now: int, wall: int
+    ) -> tuple[LiveBucket, Bucket | None]:
+        if lane.open is not None:
+            return lane.open, None
+        lane.last_start = max(wall, lane.last_start + 1)
+        bucket = LiveBucket(BucketKey(lane.number, lane.epoch, lane.last_start), first, now)
+        lane.open = bucket
+        lane.buckets.append(bucket)
+        return bucket, bucket.row()
+
+    def roll(self, lane: Lane, bucket: LiveBucket) -> None:
+        """Nothing more goes into this bucket."""
+        bucket.rolled = True
+        lane.open = None
+
+    def outgrown(self, bucket: LiveBucket, now: int) -> bool:
+        bounds = self._bounds
+        return (
+            bucket.assigned >= bounds.bucket_messages
+            or bucket.assigned_size >= bounds.bucket_bytes
+            or now - bucket.opened_at >= bounds.bucket_ms
+        )
+
+    def stored(self, append: Append) -> list[Append]:
+        """A flush is stored. Which ones count from now on, in order?"""
+        append.done = True
+        flights = append.lane.flights
+        counted = []
+        while flights and flights[0].done:
+            counted.append(self._count(flights.popleft()))
+        return counted
+
+    def _count(self, append: Append) -> Append:
+        segment, bucket = append.segment, append.bucket
+        count = len(segment.messages)
+        append.lane.stored = segment.first + count
+        bucket.count += count
+        bucket.size += append.size
+        bucket.last_at = max(bucket.last_at, segment.messages[-1].published_at)
+        self.pending_messages -= count
+        self.pending_size -= append.size
+        if append.marked:
+            for seq, message in enumerate(segment.messages, segment.first):
+                for ticket, index in self.dedup.stored(message):
+                    ticket.seqs[index] = seq
+                    ticket.duplicates[index] = (append.lane.number, seq)
+                    self.release(ticket)
+        for ticket in append.tickets:
+            self.release(ticket)
+        return append
+
+    def release(self, ticket: PublishTicket) -> None:
+        """One thing less to wait for."""
+        ticket.waits -= 1
+        if not ticket.waits:
+            self._effects.append(Published(ticket))
+
+    def refused(self, append: Append) -> bool:
+        """A flush certainly was not stored. True: it is undone; False: it must be repeated.
+
+        Only the newest flush of a lane can be undone: behind it stands nothing but what is
+        pending, and that fails with it. Undoing another one would leave a hole.
+        """
+        lane = append.lane
+        if lane.flights[-1] is not append:
+            return False
+        lane.flights.pop()
+        first = append.segment.first
+        self._fail(lane, first, append.segment.messages)
+        self._fail(lane, first + len(append.segment.messages), lane.pending)
+        tickets = [*append.tickets, *(ticket for _, ticket in lane.tickets)]
+        for ticket in tickets:
+            self._fail_ticket(ticket, lane.number, first)
+        self.pending_messages -= len(append.segment.messages) + len(lane.pending)
+        self.pending_size -= append.size + lane.pending_size
+        append.bucket.assigned -= len(append.segment.messages)
+        append.bucket.assigned_size -= append.size
+        if append.opens is not None:
+            lane.buckets.remove(append.bucket)
+            lane.open = None
+        lane.pending, lane.pending_size, lane.tickets = [], 0, []
+        lane.marked, lane.plain = False, True
+        lane.counter = counter_of(first)
+        return True
+
+    def _fail(self, lane: Lane, first: int, messages: Iterable[Message]) -> None:
+        for seq, message in enumerate(messages, first):
+            for ticket, index in self.dedup.failed(message, seq):
+                ticket.failed[index] = Unavailable("the store refused the first one")
+                self.release(ticket)
+
+    def _fail_ticket(self, ticket: PublishTicket, lane: int, first: int) -> None:
+        for index, seq in enumerate(ticket.seqs):
+            number = DEFAULT_LANE if ticket.lanes is None else ticket.lanes[index]
+            if number == lane and seq >= first and index not in ticket.duplicates:
+                ticket.failed[index] = Unavailable("the store refused it", retry_ms=1_000)
+                ticket.seqs[index] = -1
+        self.release(ticket)

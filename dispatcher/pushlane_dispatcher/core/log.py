@@ -1,0 +1,199 @@
+"""The log: how the ends of leases and messages become durable.
+
+Decisions gather here, bucket by bucket, while the flush before them is under way: one flush at a
+time, so that a reader finds at most the last one cut off. What must not happen before its row is
+durable (forgetting, regranting, answering) stands in the batch and is done when it is.
+"""
+
+from __future__ import annotations
+
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.effects import Effect, Settle, SettleTicket
+from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.lane import Lane, LiveBucket
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_storage.bucket import CONTROL, BucketKey
+from pushlane_storage.ranges import Range
+from pushlane_storage.settlement import Gone, Leaving, Purge, Settlement, Void
+
+
+class Row:
+    """What one flush will say of one bucket."""
+
+    __slots__ = ("acked", "bucket", "gone", "leaving", "voids")
+
+    def __init__(self, bucket: LiveBucket) -> None:
+        self.bucket = bucket
+        self.acked: list[Range] = []
+        self.gone: list[Gone] = []
+        self.voids: list[Void] = []
+        self.leaving: list[Leaving] = []
+
+
+class Batch:
+    """One flush: its rows, and what happens when they are durable."""
+
+    __slots__ = ("acked", "ended", "leaving", "purges", "rows", "taken", "tickets", "voided")
+
+    def __init__(self) -> None:
+        self.rows: dict[BucketKey, Row] = {}
+        self.purges: list[Purge] = []
+        self.acked: list[Entry] = []
+        self.taken: list[tuple[Subscription, list[Entry]]] = []
+        self.voided: list[Entry] = []
+        self.leaving: list[Entry] = []
+        self.ended: list[Entry] = []
+        self.tickets: list[SettleTicket] = []
+
+
+class Log:
+    __slots__ = ("_bounds", "_effects", "_flight", "_next", "_owner", "n")
+
+    def __init__(self, bounds: Bounds, effects: list[Effect], owner: int) -> None:
+        self._bounds = bounds
+        self._effects = effects
+        self._owner = owner
+        self.n = 0
+        """The next flush's number."""
+        self._next = Batch()
+        self._flight: tuple[Settle, Batch] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits to be written and nothing is being written."""
+        return self._flight is None and not self._next.rows and not self._next.purges
+
+    def ack(self, entries: list[Entry]) -> None:
+        """Entries in the order of their receipts: mostly one run of seqs."""
+        self._next.acked += entries
+        self._ack_ranges(entries)
+
+    def take(self, subscription: Subscription, entries: list[Entry]) -> None:
+        """Settle before they leave: `ack: "none"`."""
+        self._next.taken.append((subscription, entries))
+        self._ack_ranges(entries)
+
+    def _ack_ranges(self, entries: list[Entry]) -> None:
+        lane, low = entries[0].lane, entries[0].seq
+        high = low - 1
+        for entry in entries:
+            seq = entry.seq
+            if seq != high + 1 or entry.lane is not lane:
+                self._ack_range(lane, low, high)
+                lane, low = entry.lane, seq
+            high = seq
+        self._ack_range(lane, low, high)
+
+    def _ack_range(self, lane: Lane, low: int, high: int) -> None:
+        while low <= high:
+            row = self._row(lane, low)
+            end = min(high, row.bucket.last)
+            if row.acked and row.acked[-1][1] == low - 1:
+                row.acked[-1] = (row.acked[-1][0], end)
+            else:
+                row.acked.append((low, end))
+            low = end + 1
+
+    def void(self, entry: Entry) -> None:
+        """A grant ended without a settle; the entry says how it goes on."""
+        self._next.voided.append(entry)
+        self._row(entry.lane, entry.seq).voids.append(
+            Void(
+                entry.seq,
+                entry.fence,
+                entry.attempts,
+                entry.deliveries,
+                entry.not_before,
+                entry.error,
+            )
+        )
+
+    def leave(self, entry: Entry, wall: int) -> None:
+        self._next.leaving.append(entry)
+        self._row(entry.lane, entry.seq).leaving.append(
+            Leaving(entry.seq, entry.cause, entry.to, entry.attempts, entry.error, wall)
+        )
+
+    def end(self, entry: Entry) -> None:
+        """It expired, was dropped, or died (after its transfer, when there was one)."""
+        self._next.ended.append(entry)
+        gone = self._row(entry.lane, entry.seq).gone
+        seq = entry.seq
+        if gone and gone[-1].cause == entry.cause and gone[-1].high == seq - 1:
+            gone[-1] = Gone(entry.cause, gone[-1].low, seq)
+        else:
+            gone.append(Gone(entry.cause, seq, seq))
+
+    def purge(self, purges: list[Purge], entries: list[Entry]) -> None:
+        self._next.purges = purges
+        self._next.ended += entries
+
+    def wait(self, ticket: SettleTicket) -> bool:
+        """Answer this one when all that was decided before is durable; False: it is already."""
+        if self.idle:
+            return False
+        self._next.tickets.append(ticket)
+        return True
+
+    def _row(self, lane: Lane, seq: int) -> Row:
+        bucket = lane.bucket_of(seq)
+        assert bucket is not None  # an unsettled message's bucket is not drained
+        row = self._next.rows.get(bucket.key)
+        if row is None:
+            row = self._next.rows[bucket.key] = Row(bucket)
+        return row
+
+    def flush(self) -> None:
+        """Begin the next flush, unless one is under way or nothing waits for it."""
+        batch = self._next
+        if self._flight is not None or not (batch.rows or batch.purges):
+            return
+        parts = list(batch.rows)
+        if batch.purges:
+            parts.append(CONTROL)
+        rows = [self._settlement(row, parts) for row in batch.rows.values()]
+        if batch.purges:
+            rows.append(Settlement(CONTROL, self._owner, self.n, parts, purges=batch.purges))
+        settle = Settle(rows)
+        self._flight = settle, batch
+        self._next = Batch()
+        self.n += 1
+        self._effects.append(settle)
+
+    def _settlement(self, row: Row, parts: list[BucketKey]) -> Settlement:
+        bucket = row.bucket
+        bucket.rows += 1
+        checkpoint = None
+        if bucket.rows >= self._bounds.checkpoint_rows:
+            bucket.rows = 0
+            checkpoint = bucket.state.checkpoint()
+        return Settlement(
+            bucket.key,
+            self._owner,
+            self.n,
+            parts,
+            row.acked,
+            row.gone,
+            row.voids,
+            row.leaving,
+            [],
+            checkpoint,
+        )
+
+    def touched(self) -> list[LiveBucket]:
+        """The buckets of which the flush under way speaks."""
+        assert self._flight is not None
+        return [row.bucket for row in self._flight[1].rows.values()]
+
+    def settled(self, settle: Settle) -> Batch:
+        """A flush is durable: fold it, and say what may happen now."""
+        assert self._flight is not None
+        assert self._flight[0] is settle
+        batch = self._flight[1]
+        self._flight = None
+        for row, built in zip(settle.rows, batch.rows.values(), strict=False):
+            built.bucket.state.apply(row)
+        if not (self._next.rows or self._next.purges):  # they waited for this flush only
+            batch.tickets += self._next.tickets
+            self._next.tickets = []
+        return batch

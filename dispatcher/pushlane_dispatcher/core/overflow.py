@@ -1,0 +1,84 @@
+"""Overflow: what happens when a queue is full.
+
+`reject` refuses the publish. `drop_oldest` and `dead_letter` make room by the oldest ready
+messages; what is in flight is never taken away, so a queue full of leased messages refuses too.
+"""
+
+from __future__ import annotations
+
+from pushlane.wire.errors import PushlaneError, QueueFull
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.journal import Journal
+from pushlane_dispatcher.core.life import Life, State
+from pushlane_dispatcher.core.verdicts import Verdicts
+from pushlane_dispatcher.core.window import Window
+
+
+class Overflow:
+    __slots__ = (
+        "_bounds", "_journal", "_life", "_verdicts", "_window", "bytes", "limit", "messages",
+    )  # fmt: skip
+
+    def __init__(
+        self, bounds: Bounds, life: Life, journal: Journal, window: Window, verdicts: Verdicts
+    ) -> None:
+        self._bounds = bounds
+        self._life = life
+        self._journal = journal
+        self._window = window
+        self._verdicts = verdicts
+        self.messages = 0
+        """Stored and not settled."""
+        self.bytes = 0
+        """The same in bytes."""
+        self.limit = 0
+        """`max_messages`, as far as `auto_expand` raised it."""
+
+    def configured(self) -> None:
+        self.limit = self._verdicts.config.max_messages
+
+    @property
+    def used(self) -> int:
+        """Messages that count: stored or about to be, and not about to go."""
+        return self.messages + self._journal.pending_messages - self._life.leaving()
+
+    def has_room(self, count: int, size: int) -> bool:
+        config = self._verdicts.config
+        if config.auto_expand:
+            self._expand(self.used + count)
+        if config.max_bytes is not None:
+            held = self.bytes + self._journal.pending_size
+            if held + size > config.max_bytes:
+                return False
+        return self.used + count <= self.limit
+
+    def _expand(self, wanted: int) -> None:
+        """Double the limit at 80 %, halve it again below 20 %."""
+        floor = self._verdicts.config.max_messages
+        top = max(floor, self._bounds.max_limit)
+        while wanted * 5 > self.limit * 4 and self.limit < top:
+            self.limit = min(2 * self.limit, top)
+        while wanted * 5 < self.limit and self.limit > floor:
+            self.limit = max(self.limit // 2, floor)
+
+    def make_room(self, count: int, size: int, now: int, wall: int) -> PushlaneError | None:
+        """Room for messages of this size in all, or why there is none."""
+        policy = self._verdicts.config.overflow
+        evicted = 0
+        while not self.has_room(count, size - evicted):
+            if policy == "reject" or self._life.counts[State.LEAVING] >= self._bounds.leaving:
+                return self._full()
+            entry = self._window.oldest_ready()
+            if entry is None:
+                return self._full()
+            taken = entry.lane.take(1)
+            assert taken == [entry]
+            evicted += entry.size  # its bytes stay counted until its end is durable
+            if policy == "drop_oldest":
+                self._verdicts.end(entry, "dropped", now)
+            else:
+                self._verdicts.kill(entry, "overflow", now, wall)
+        return None
+
+    def _full(self) -> PushlaneError:
+        return QueueFull(f"the queue holds {self.used} messages, as many as it may", retry_ms=1_000)

@@ -1,0 +1,51 @@
+"""What a new owner knows of a shard before it serves: the fold of everything stored.
+
+Made by `recovery` from the store's rows and the lease cache, taken in by `Shard`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pushlane_storage.bucket import Bucket
+from pushlane_storage.message import Message
+from pushlane_storage.segment import DedupMark
+from pushlane_storage.settlement import BucketState
+
+
+class RecoveredBucket(msgspec.Struct):
+    """A bucket that an older owner wrote. It is over: closed as far as this owner cares."""
+
+    row: Bucket
+    """With the counts that exist: what lies beyond a seal is not counted."""
+    state: BucketState
+    marks: list[DedupMark] = []
+
+
+class RecoveredLease(msgspec.Struct):
+    """A grant that the lease cache knew and the settlement log did not end."""
+
+    prefix: str
+    n: int
+    session: str
+    lane: int
+    seq: int
+    fence: int
+    attempts: int
+    """Attempts before this grant."""
+    deliveries: int
+    started: bool
+    lease_ms: int
+    deadline: int
+    """Wall clock."""
+    message: Message
+
+
+class Recovered(msgspec.Struct):
+    buckets: list[RecoveredBucket] = []
+    """Not drained, by lane and first seq."""
+    drained: list[Bucket] = []
+    """Drained and not dropped yet."""
+    drained_marks: list[tuple[int, DedupMark]] = []
+    """(lane, mark) of drained buckets that are younger than the dedup window."""
+    leases: list[RecoveredLease] = []

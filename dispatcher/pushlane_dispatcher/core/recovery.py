@@ -1,0 +1,158 @@
+"""Recovery: from the rows of a store to what a new owner knows, and the seal that it writes.
+
+For each older epoch that no seal speaks of yet, this finds where the gap-free stored prefix of
+each lane ends and which settlement flush was the last whole one. Whatever lies beyond was never
+confirmed to anybody, and from the seal on it does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS
+from pushlane_dispatcher.core.recovered import Recovered, RecoveredBucket
+from pushlane_storage.bucket import CONTROL, Bucket, BucketKey
+from pushlane_storage.seal import Seal, Seals
+from pushlane_storage.segment import DedupMark, SegmentHead
+from pushlane_storage.seq import counter_of
+from pushlane_storage.settlement import Purge, Settlement, fold
+
+
+class ShardRows(msgspec.Struct):
+    """Everything that recovery needs to have read."""
+
+    seals: list[Seal]
+    buckets: list[Bucket]
+    heads: dict[BucketKey, list[SegmentHead]]
+    """Of the buckets for which `needs_heads` says so."""
+    settlements: dict[BucketKey, list[Settlement]]
+    """Of the undrained buckets and `CONTROL`."""
+
+
+def needs_heads(bucket: Bucket, dedup_window_ms: int, wall: int) -> bool:
+    """Whether a bucket's segments are read: it was cut off, or its dedup marks still count."""
+    window = max(dedup_window_ms, TRANSFER_WINDOW_MS)
+    return not bucket.closed or bucket.last_at > wall - window
+
+
+def needs_settlements(bucket: Bucket) -> bool:
+    return not bucket.drained
+
+
+def recover(rows: ShardRows, epoch: int) -> tuple[Seal, Recovered]:
+    """The seal to write, and what the owner with this epoch starts from (leases come later)."""
+    seals = Seals(rows.seals)
+    older = [bucket for bucket in rows.buckets if bucket.key.epoch < epoch]
+    flushes = _count_flushes(rows, seals, {bucket.key for bucket in older if not bucket.drained})
+    counters, existing = _count_counters(rows, seals, older)
+    purges = _purges(rows.settlements.get(CONTROL, ()), flushes)
+    recovered = Recovered()
+    for bucket in existing:
+        marks = _marks(rows.heads.get(bucket.key, ()), bucket)
+        if bucket.drained:
+            recovered.drained.append(bucket)
+            recovered.drained_marks += [(bucket.key.lane, mark) for mark in marks]
+            continue
+        state = fold(_valid(rows.settlements.get(bucket.key, ()), flushes))
+        purge = purges.get(bucket.key.lane)
+        if purge is not None:
+            state.purge(purge, bucket.first, bucket.first + bucket.count - 1)
+        recovered.buckets.append(RecoveredBucket(bucket, state, marks))
+    recovered.buckets.sort(key=lambda found: (found.row.key.lane, found.row.first))
+    seal = Seal(
+        epoch,
+        [(lane, old, count) for (lane, old), count in sorted(counters.items())],
+        sorted(flushes.items()),
+    )
+    return seal, recovered
+
+
+def _valid(rows: Iterable[Settlement], flushes: dict[int, int]) -> list[Settlement]:
+    return [row for row in rows if row.n < flushes.get(row.owner, 0)]
+
+
+def _count_flushes(rows: ShardRows, seals: Seals, undrained: set[BucketKey]) -> dict[int, int]:
+    """For each older owner: how many of its settlement flushes count."""
+    newest: dict[int, list[Settlement]] = {}
+    for partition in rows.settlements.values():
+        for row in partition:
+            found = newest.setdefault(row.owner, [row])
+            if row.n > found[0].n:
+                newest[row.owner] = [row]
+            elif row is not found[0] and row.n == found[0].n:
+                found.append(row)
+    counts = {}
+    for owner, last in newest.items():
+        sealed = seals.flushes(owner)
+        if sealed is not None:
+            counts[owner] = sealed
+            continue
+        # Flushes are written one after the other: only the last can be cut off. A part in a
+        # bucket that is drained or dropped by now was there, or it would not be.
+        there = {row.bucket for row in last}
+        missing = [part for part in last[0].parts if part in undrained and part not in there]
+        whole = not missing and (CONTROL not in last[0].parts or CONTROL in there)
+        counts[owner] = last[0].n + whole
+    return counts
+
+
+def _count_counters(
+    rows: ShardRows, seals: Seals, buckets: list[Bucket]
+) -> tuple[dict[tuple[int, int], int], list[Bucket]]:
+    """Per lane and older epoch how many counters exist, and the buckets with what exists."""
+    counters: dict[tuple[int, int], int] = {}
+    existing: list[Bucket] = []
+    for bucket in sorted(buckets, key=lambda bucket: (bucket.key.lane, bucket.first)):
+        lane, old = bucket.key.lane, bucket.key.epoch
+        sealed = seals.counters(lane, old)
+        first = counter_of(bucket.first)
+        end = counters.get((lane, old), first)
+        if first != end:  # behind a gap: never acknowledged
+            continue
+        end = first + _stored(bucket, rows.heads.get(bucket.key, ()))
+        if sealed is not None:
+            end = min(end, sealed)
+        counters[lane, old] = end
+        if end > first:
+            existing.append(_shorten(bucket, end - first, rows.heads.get(bucket.key, ())))
+    return counters, existing
+
+
+def _stored(bucket: Bucket, heads: Iterable[SegmentHead]) -> int:
+    """How many messages of a bucket are stored without a gap."""
+    if bucket.closed:
+        return bucket.count
+    expected = bucket.first
+    for head in heads:
+        if head.first != expected:
+            break
+        expected += head.count
+    return expected - bucket.first
+
+
+def _shorten(bucket: Bucket, count: int, heads: Iterable[SegmentHead]) -> Bucket:
+    """A bucket's row with the counts that exist."""
+    if bucket.closed and count == bucket.count:
+        return bucket
+    inside = [head for head in heads if head.first < bucket.first + count]
+    return msgspec.structs.replace(
+        bucket,
+        count=count,
+        size=sum(head.size for head in inside),
+        last_at=max((head.last_at for head in inside), default=0),
+    )
+
+
+def _marks(heads: Iterable[SegmentHead], bucket: Bucket) -> list[DedupMark]:
+    end = bucket.first + bucket.count
+    return [mark for head in heads for mark in head.marks if mark.seq < end]
+
+
+def _purges(control: Iterable[Settlement], flushes: dict[int, int]) -> dict[int, Purge]:
+    """The newest purge of each lane: it covers all before it."""
+    purges = {}
+    for row in sorted(_valid(control, flushes), key=lambda row: (row.owner, row.n)):
+        purges.update({purge.lane: purge for purge in row.purges})
+    return purges

@@ -1,0 +1,112 @@
+"""How a shard takes in what was stored before it: buckets, dedup marks, leavers, leases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pushlane_dispatcher.core.dedup import TRANSFER
+from pushlane_dispatcher.core.effects import Drop
+from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.lane import Lane, LiveBucket
+from pushlane_dispatcher.core.life import State
+from pushlane_dispatcher.core.recovered import Recovered, RecoveredBucket, RecoveredLease
+from pushlane_dispatcher.core.subscription import Subscription
+
+if TYPE_CHECKING:
+    from pushlane_dispatcher.core.shard import Shard
+
+from pushlane_storage.message import MESSAGE_OVERHEAD, size_of
+
+
+def restore(shard: Shard, recovered: Recovered, now: int) -> None:
+    """Fill a fresh shard. Effects that this asks for stand in its list like all others."""
+    wall = now + shard.offset
+    marks = list(recovered.drained_marks)
+    for found in recovered.buckets:
+        bucket = _restore_bucket(shard, found, now)
+        marks += [(bucket.key.lane, mark) for mark in found.marks]
+    for row in recovered.drained:
+        transfers = any(
+            mark.dedup is not None and mark.dedup.startswith(TRANSFER)
+            for lane, mark in recovered.drained_marks
+            if lane == row.key.lane and row.first <= mark.seq < row.first + row.count
+        )
+        shard.drop_later(Drop(row.key), row.last_at, transfers, now)
+    for lane_number, mark in sorted(marks, key=lambda item: item[1].published_at):
+        shard.dedup.restore(mark, lane_number, now, wall)
+    for lease in recovered.leases:
+        _restore_lease(shard, lease, now, wall)
+    for lane in shard.window.order:
+        for bucket in list(lane.buckets):
+            shard.close(lane, bucket, now)
+
+
+def _restore_bucket(shard: Shard, found: RecoveredBucket, now: int) -> LiveBucket:
+    row = found.row
+    lane = shard.window.lane(row.key.lane)
+    bucket = LiveBucket(row.key, row.first, now)
+    bucket.assigned = bucket.count = row.count
+    bucket.assigned_size = bucket.size = row.size
+    bucket.last_at = row.last_at
+    bucket.rolled = True
+    bucket.closed = row.closed
+    bucket.state = found.state
+    bucket.transfers = any(
+        mark.dedup is not None and mark.dedup.startswith(TRANSFER) for mark in found.marks
+    )
+    lane.buckets.append(bucket)
+    lane.cursor = min(lane.cursor, row.first)
+    shard.overflow.messages += bucket.count - bucket.state.settled.count
+    shard.overflow.bytes += bucket.held
+    for leaving in found.state.leaving.values():
+        entry = _bare(lane, leaving.seq, State.LEAVING, now)
+        entry.cause, entry.to = leaving.cause, leaving.to
+        entry.attempts, entry.error = leaving.attempts, leaving.error
+        shard.life.born(State.LEAVING)
+        shard.departures.decided(entry)
+    return bucket
+
+
+def _bare(lane: Lane, seq: int, state: State, now: int) -> Entry:
+    entry = Entry(seq, lane, None, MESSAGE_OVERHEAD, state, now)
+    lane.entries[seq] = entry
+    return entry
+
+
+def _restore_lease(shard: Shard, lease: RecoveredLease, now: int, wall: int) -> None:
+    """Honour a grant that outlived its owner, unless the log says that it ended."""
+    lane = shard.window.lane(lease.lane)
+    bucket = lane.bucket_of(lease.seq)
+    if bucket is None or lease.seq in bucket.state.settled or lease.seq in lane.entries:
+        return
+    void = bucket.state.voids.get(lease.seq)
+    if void is not None and void.fence >= lease.fence:
+        return
+    subscription = shard.consumers.subscriptions.get(lease.prefix)
+    if subscription is None:
+        subscription = Subscription(
+            lease.prefix, lease.session, 1, lease.lease_ms, explicit=True, ack_none=False
+        )
+        shard.attach(subscription)
+        shard.credit(subscription, 0)  # until its session resumes and says
+        subscription.away_until = now
+    deadline = now + max(0, lease.deadline - wall)
+    entry = _bare(lane, lease.seq, State.LEASED if lease.started else State.RESERVED, now)
+    entry.message = lease.message
+    entry.size = size_of(lease.message)
+    shard.window.resident += 1
+    shard.window.resident_bytes += entry.size
+    entry.attempts = lease.attempts + lease.started
+    entry.deliveries = lease.deliveries
+    entry.fence, entry.n, entry.deadline = lease.fence, lease.n, deadline
+    entry.holder = subscription
+    entry.key = lease.message.key
+    entry.expires_at = lease.message.expires_at
+    if entry.key is not None:
+        shard.window.keys.claim(entry.key, entry)
+    shard.life.born(entry.state)
+    subscription.held[lease.n] = entry
+    subscription.next_n = max(subscription.next_n, lease.n + 1)
+    assert subscription.away_until is not None
+    subscription.away_until = max(subscription.away_until, deadline)
+    shard.consumers.timers.watch(subscription, deadline)

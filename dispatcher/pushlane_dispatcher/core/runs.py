@@ -1,0 +1,75 @@
+"""Runs: what stands in a row travels as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pushlane_dispatcher.core.effects import Receipts, Run
+from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.life import State
+
+
+def make_fresh_runs(entries: Sequence[Entry], deadline: int) -> list[Run]:
+    """Deliveries of messages of one lane that all were granted for the first time."""
+    first, count = entries[0], len(entries)
+    if entries[-1].seq - first.seq != count - 1:
+        return make_runs(entries, deadline)
+    messages = [entry.message for entry in entries]
+    return [
+        Run(
+            first.lane.number, first.seq, first.n, 1, 0, first.fence, deadline,
+            messages,  # type: ignore[arg-type]  # see Run.messages
+        )
+    ]  # fmt: skip
+
+
+def make_runs(entries: Sequence[Entry], deadline: int) -> list[Run]:
+    """Deliveries of granted messages: as few runs as they make."""
+    runs: list[Run] = []
+    run: Run | None = None
+    lane, seq, n = None, -1, -1
+    for entry in entries:
+        attempt = entry.attempts
+        if entry.state is not State.LEASED:
+            attempt += 1
+        message = entry.message
+        if (
+            run is not None
+            and entry.seq == seq
+            and entry.n == n
+            and entry.lane is lane
+            and entry.fence == run.fence
+            and attempt == run.attempt
+            and entry.deliveries == run.deliveries
+        ):
+            run.messages.append(message)  # type: ignore[arg-type]  # see Run.messages
+        else:
+            lane = entry.lane
+            run = Run(
+                lane.number, entry.seq, entry.n, attempt, entry.deliveries, entry.fence,
+                deadline, [message],  # type: ignore[list-item]
+            )  # fmt: skip
+            runs.append(run)
+        seq = entry.seq + 1
+        n = entry.n + 1
+    return runs
+
+
+def receipts_of(prefix: str, entries: Iterable[Entry]) -> list[Receipts]:
+    """The receipts of messages that one subscription holds."""
+    return runs_of_numbers(prefix, [entry.n for entry in entries])
+
+
+def runs_of_numbers(prefix: str, numbers: Sequence[int]) -> list[Receipts]:
+    """Receipt numbers as runs, in the order given."""
+    runs: list[Receipts] = []
+    low = high = -1
+    for n in numbers:
+        if n != high + 1 or high < 0:
+            if high >= 0:
+                runs.append((prefix, low, high))
+            low = n
+        high = n
+    if high >= 0:
+        runs.append((prefix, low, high))
+    return runs

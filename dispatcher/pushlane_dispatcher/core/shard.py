@@ -1,0 +1,409 @@
+"""A shard: a queue, or a part of one, as a state machine.
+
+Events are plain synchronous calls; each takes the time as an argument, and random numbers come
+from a source given at birth. What the shard wants done stands in the list that `effects()`
+hands over; the outcomes come back as events. It never waits, reads a clock or touches I/O, so a
+seed and a commit reproduce any run.
+
+`now` is monotonic milliseconds; wall-clock time is `now` plus an offset that `tick` brings.
+Leases, backoff and dedup windows run on the monotonic clock, `not_before` and expiry on the wall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, TRANSFER_WINDOW_MS, Bounds
+from pushlane_dispatcher.core.consumers import Consumers
+from pushlane_dispatcher.core.dedup import Dedup
+from pushlane_dispatcher.core.departures import REDRIVEN, Departures
+from pushlane_dispatcher.core.effects import (
+    Append,
+    Done,
+    Drop,
+    Effect,
+    Fetch,
+    Mark,
+    Page,
+    Published,
+    PublishTicket,
+    Receipts,
+    Schedule,
+    Settle,
+    SettleTicket,
+    Transfer,
+)
+from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.explain import Explanation, Stats, explain, stats
+from pushlane_dispatcher.core.journal import Journal
+from pushlane_dispatcher.core.lane import Lane, LiveBucket
+from pushlane_dispatcher.core.life import ENDS, PURGEABLE, Event, Life, State
+from pushlane_dispatcher.core.log import Batch, Log
+from pushlane_dispatcher.core.overflow import Overflow
+from pushlane_dispatcher.core.recovered import Recovered
+from pushlane_dispatcher.core.restore import restore
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.core.verdicts import Verdicts
+from pushlane_dispatcher.core.window import Window
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import Due
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig
+from pushlane_storage.segment import Segment
+from pushlane_storage.settlement import Purge
+
+
+class Shard:
+    def __init__(
+        self,
+        key: ShardKey,
+        name: str,
+        config: QueueConfig,
+        dead_letter: str | None,
+        epoch: int,
+        recovered: Recovered,
+        now: int,
+        offset: int,
+        chance: Callable[[], float],
+        bounds: Bounds | None = None,
+        cached: bool = False,
+    ) -> None:
+        """`cached`: a lease cache wants to be told of starts, extensions and ends."""
+        self.key = key
+        self.name = name
+        self.epoch = epoch
+        self.offset = offset
+        self.bounds = bounds = bounds or Bounds()
+        self._birth_offset = offset
+        self._effects: list[Effect] = []
+        self.life = Life()
+        self.window = Window(bounds, epoch, self.life, self._effects)
+        self.dedup = Dedup(bounds, config.dedup_window_ms)
+        self.journal = Journal(
+            bounds, self._effects, self.window.lanes, self.window.lane, self.dedup
+        )
+        self.log = Log(bounds, self._effects, epoch)
+        self.departures = Departures(
+            bounds, self._effects, self.life, self.log, self.window,
+            (name, key.queue_id, key.shard),
+        )  # fmt: skip
+        self.verdicts = Verdicts(self.life, self.log, self.window, self.departures, chance)
+        self.consumers = Consumers(
+            bounds, epoch, self._effects, self.life, self.log, self.window, self.verdicts, cached
+        )
+        self.overflow = Overflow(bounds, self.life, self.journal, self.window, self.verdicts)
+        self._drops: list[tuple[int, Drop]] = []
+        """Drained buckets, and when their dedup marks are no longer needed."""
+        self.configure(config, dead_letter)
+        self.window.scheduled_until = now + offset + bounds.horizon_ms
+        restore(self, recovered, now)
+
+    def configure(self, config: QueueConfig, dead_letter: str | None) -> None:
+        """Take on a configuration. `dead_letter` is the queue for dead letters; None: nowhere."""
+        self.config = config
+        self.verdicts.config = config
+        self.verdicts.dead_letter = dead_letter
+        self.journal.max_message_bytes = config.max_message_bytes
+        self.dedup.window_ms = config.dedup_window_ms
+        self.overflow.configured()
+
+    @property
+    def clock_suspect(self) -> bool:
+        """The clocks disagree: nothing expires until they agree again."""
+        return abs(self.offset - self._birth_offset) > CLOCK_TOLERANCE_MS
+
+    def effects(self, now: int) -> list[Effect]:
+        """Hand over what is to be done, after granting and flushing what can be."""
+        wall = now + self.offset
+        if not self.config.paused:
+            self.consumers.pump(now, 0 if self.clock_suspect else wall)
+        self.departures.pump(now, wall)
+        self.window.page()
+        self.window.fetch()
+        self.window.schedule(wall)
+        for lane in self.window.order:
+            if lane.pending:
+                self.journal.flush(lane, now, wall)
+        self.log.flush()
+        effects = self._effects.copy()
+        self._effects.clear()
+        return effects
+
+    # Publishing
+
+    def publish(
+        self,
+        messages: list[Message],
+        now: int,
+        lanes: Sequence[int] | None = None,
+        token: Any = None,
+    ) -> PublishTicket:
+        """Messages to be stored. `Published` says when they are, or why not."""
+        ticket = PublishTicket([], lanes, token)
+        wall = now + self.offset
+        size = self.journal.plain_size(messages) if lanes is None else None
+        if size is not None and self._fits(len(messages), size):
+            self.journal.publish_plain(messages, ticket, size)
+            return ticket
+
+        def make_room(count: int, size: int) -> Any:
+            return self.overflow.make_room(count, size, now, wall)
+
+        self.journal.publish(messages, ticket, make_room, now)
+        if not ticket.waits:
+            self._effects.append(Published(ticket))
+        return ticket
+
+    def _fits(self, count: int, size: int) -> bool:
+        return not self.journal.full(count, size) and self.overflow.has_room(count, size)
+
+    def appended(self, append: Append, now: int) -> None:
+        """A flush is stored."""
+        wall = now + self.offset
+        for stored in self.journal.stored(append):
+            self.overflow.messages += len(stored.segment.messages)
+            self.overflow.bytes += stored.size
+            self.window.stored(stored, now, wall)
+            for bucket in stored.lane.buckets[-2:]:
+                self.close(stored.lane, bucket, now)
+
+    def append_refused(self, append: Append, now: int) -> bool:
+        """A flush certainly was not stored. False: write the same again (see `Journal`)."""
+        return self.journal.refused(append)
+
+    # Consuming: see Consumers
+
+    def attach(self, subscription: Subscription) -> None:
+        self.consumers.attach(subscription)
+
+    def detach(self, subscription: Subscription, resume_ms: int, now: int) -> None:
+        self.consumers.detach(subscription, now + resume_ms)
+
+    def resume(
+        self, subscription: Subscription, held: Iterable[Receipts], now: int
+    ) -> list[Receipts]:
+        return self.consumers.resume(subscription, held, now)
+
+    def unsubscribe(self, subscription: Subscription, now: int) -> None:
+        self.consumers.unsubscribe(subscription, now, now + self.offset)
+
+    def end(self, subscription: Subscription, now: int) -> None:
+        """Its session closed in good order."""
+        self.consumers.end(subscription, True, now, now + self.offset)
+
+    def credit(self, subscription: Subscription, credit: int) -> None:
+        self.consumers.set_credit(subscription, credit)
+
+    def start(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        ticket: SettleTicket, now: int,
+    ) -> None:  # fmt: skip
+        self.consumers.start(subscription, generation, receipts, ticket, now)
+        self._effects.append(Done(ticket))
+
+    def extend(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        lease_ms: int, ticket: SettleTicket, now: int,
+    ) -> None:  # fmt: skip
+        self.consumers.extend(subscription, generation, receipts, lease_ms, ticket, now)
+        self._effects.append(Done(ticket))
+
+    def ack(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        ticket: SettleTicket, now: int,
+    ) -> None:  # fmt: skip
+        self.consumers.ack(subscription, generation, receipts, ticket, now)
+        self._answer(ticket)
+
+    def nack(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        ticket: SettleTicket, now: int,
+        *, delay_ms: int | None = None, error: str | None = None, dead: bool = False,
+    ) -> None:  # fmt: skip
+        self.consumers.nack(
+            subscription, generation, receipts, ticket, now, now + self.offset,
+            delay_ms=delay_ms, error=error, dead=dead,
+        )  # fmt: skip
+        self._answer(ticket)
+
+    def _answer(self, ticket: SettleTicket) -> None:
+        """When everything decided so far is durable; also a duplicate's first one."""
+        if not self.log.wait(ticket):
+            self._effects.append(Done(ticket))
+
+    def settled(self, settle: Settle, now: int) -> None:
+        """A flush of the settlement log is durable."""
+        wall = now + self.offset
+        buckets = self.log.touched()
+        before = [(bucket, bucket.state.settled.count, bucket.held) for bucket in buckets]
+        batch = self.log.settled(settle)
+        for bucket, count, held in before:
+            self.overflow.messages -= bucket.state.settled.count - count
+            self.overflow.bytes -= held - bucket.held
+        self._settle_batch(batch, now, wall)
+        for bucket in buckets:
+            self.close(self.window.lanes[bucket.key.lane], bucket, now)
+
+    def _settle_batch(self, batch: Batch, now: int, wall: int) -> None:
+        self._ended(batch.acked, Event.SETTLED, now)
+        for subscription, entries in batch.taken:
+            self.consumers.taken(subscription, entries)
+            self._ended(entries, Event.SETTLED, now)
+        for entry in batch.voided:
+            self.verdicts.voided(entry, now, wall)
+        for entry in batch.leaving:
+            self.window.free_key(entry, now)
+            self.departures.decided(entry)
+        for entry in batch.ended:
+            self._ended([entry], ENDS.get(entry.cause, Event.SETTLED), now)
+        if batch.purges:
+            self._purged(batch.purges, now)
+        self._effects += [Done(ticket) for ticket in batch.tickets]
+
+    def _ended(self, entries: list[Entry], event: Event, now: int) -> None:
+        """Messages' ends are durable: forget them, and let their keys go on."""
+        if not entries:
+            return
+        self.life.move(entries, event, now)
+        self.window.forget(entries)
+        for entry in entries:
+            entry.holder = None
+            if entry.key is not None:
+                self.window.free_key(entry, now)
+
+    # Managing
+
+    def purge(self, ticket: SettleTicket, now: int) -> None:
+        """Everything goes that is stored and not in flight."""
+        purged = self.window.purge()
+        for entry in purged:
+            entry.cause = "purged"
+        self.life.move_mixed(purged, Event.END, now)
+        purges = [
+            Purge(
+                lane.number,
+                lane.stored - 1,
+                sorted(seq for seq, entry in lane.entries.items() if entry.cause != "purged"),
+            )
+            for lane in self.window.order
+        ]
+        if purges:
+            self.log.purge(purges, purged)
+        self._answer(ticket)
+
+    def _purged(self, purges: list[Purge], now: int) -> None:
+        for purge in purges:
+            lane = self.window.lane(purge.lane)
+            for bucket in list(lane.buckets):
+                count, held = bucket.state.settled.count, bucket.held
+                bucket.state.purge(purge, bucket.first, bucket.last)
+                self.overflow.messages -= bucket.state.settled.count - count
+                self.overflow.bytes -= held - bucket.held
+                self.close(lane, bucket, now)
+
+    def redrive(self, count: int, to: str | None, now: int) -> int:
+        """Send dead letters in the window back to where they came from, or to another queue."""
+        wall = now + self.offset
+        sent = 0
+        for lane in self.window.order:
+            for entry in lane.take(count - sent):
+                assert entry.message is not None  # what is ready has its body
+                dead = entry.message.dead
+                target = to or (dead.queue if dead is not None else None)
+                if target is None:
+                    lane.put_back(entry)
+                    continue
+                self.departures.leave(entry, REDRIVEN, target, now, wall)
+                sent += 1
+        return sent
+
+    # Reading
+
+    def paged(self, page: Page, segments: Iterable[Segment], now: int) -> None:
+        self.window.paged(page, segments, now, now + self.offset)
+
+    def fetched(self, fetch: Fetch, messages: dict[int, Message], now: int) -> None:
+        for entry in self.window.fetched(fetch, messages):
+            if entry.state in PURGEABLE or entry.state is State.LEAVING:
+                self.verdicts.damaged(entry, now)
+        for entry in fetch.entries:
+            if entry.message is None:
+                continue
+            if entry.state is State.LEAVING:
+                self.departures.decided(entry)
+            else:
+                self.consumers.fetched(entry)
+
+    def scheduled(self, read: Schedule, found: Sequence[Due], now: int) -> None:
+        self.window.scheduled(read, found, now)
+
+    def transferred(self, transfer: Transfer, stored: bool, now: int) -> None:
+        self.departures.transferred(transfer, stored, now)
+
+    # Time
+
+    def tick(self, now: int, offset: int) -> None:
+        """Time has come for something, or just passed. Safe to call at any time."""
+        self.offset = offset
+        wall = now + offset
+        self.consumers.tick(now, wall)
+        self.window.due(now, wall)
+        if not self.clock_suspect:
+            for entry in self.window.sweep(wall):
+                self.verdicts.expire(entry, now, wall)
+        for lane in self.window.order:
+            bucket = lane.open
+            if bucket is not None and self.journal.outgrown(bucket, now):
+                self.journal.roll(lane, bucket)
+                self.close(lane, bucket, now)
+        while self._drops and self._drops[0][0] <= now:
+            self._effects.append(self._drops.pop(0)[1])
+
+    def wake_at(self) -> int | None:
+        """Monotonic: when `tick` has something to do next; None: not before the next event."""
+        times = [self.consumers.timers.next(), self.consumers.next_steal()]
+        times.append(self.departures.next_retry())
+        walls = [self.window.next_due()]
+        if not self.clock_suspect:
+            walls.append(self.window.next_expiry)
+        if self.window.far and not self.window.scheduling:
+            walls.append(self.window.scheduled_until - self.bounds.horizon_ms // 2)
+        times += [wall - self.offset for wall in walls if wall is not None]
+        times += [
+            lane.open.opened_at + self.bounds.bucket_ms
+            for lane in self.window.order
+            if lane.open is not None
+        ]
+        if self._drops:
+            times.append(self._drops[0][0])
+        return min((time for time in times if time is not None), default=None)
+
+    # Buckets
+
+    def close(self, lane: Lane, bucket: LiveBucket, now: int) -> None:
+        """Close a bucket when all of it is stored, and let it go when all of it is settled."""
+        if bucket.rolled and not bucket.closed and bucket.count == bucket.assigned:
+            bucket.closed = True
+            self._effects.append(Mark(bucket.row()))
+        if bucket.drained and bucket in lane.buckets:
+            lane.buckets.remove(bucket)
+            self._effects.append(Mark(bucket.row(drained=True)))
+            self.drop_later(Drop(bucket.key), bucket.last_at, bucket.transfers, now)
+
+    def drop_later(self, drop: Drop, last_at: int, transfers: bool, now: int) -> None:
+        """Drop a drained bucket once nobody needs its dedup marks."""
+        window = self.config.dedup_window_ms
+        if transfers:
+            window = max(window, TRANSFER_WINDOW_MS)
+        age = max(0, now + self.offset - last_at)
+        self._drops.append((now + max(0, window - age), drop))
+        self._drops.sort(key=lambda item: item[0])
+
+    # Asking
+
+    def explain(self, lane: int, seq: int, now: int) -> Explanation:
+        return explain(self, lane, seq, now)
+
+    def stats(self) -> Stats:
+        return stats(self)

@@ -1,0 +1,172 @@
+"""A subscription: who may hold how many messages of this shard, and which it holds.
+
+Two semaphores decide what it may get. *Credit*: a grant takes a permit, a settle or return gives
+it back. *Backoff*: the permit of a delivery that failed comes back only after the consumer's own
+backoff, so that a failing consumer slows itself down; success resets it.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.entry import Entry
+from pushlane_storage.ranges import Ranges
+
+
+class Subscription:
+    __slots__ = (
+        "ack_none", "away_until", "check_at", "closed", "credit", "explicit", "failures",
+        "generation", "held", "lease_ms", "next_n", "penalties", "prefix", "session",
+        "settled", "stamp", "taking", "token", "turn",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        prefix: str,
+        session: str,
+        credit: int,
+        lease_ms: int,
+        *,
+        explicit: bool,
+        ack_none: bool,
+        token: Any = None,
+    ) -> None:
+        self.prefix = prefix
+        """The P of its receipts P.N: unguessable, made by the caller."""
+        self.session = session
+        self.credit = credit
+        self.lease_ms = lease_ms
+        self.explicit = explicit
+        self.ack_none = ack_none
+        self.token = token
+        """The caller's own handle."""
+        self.generation = 1
+        """One more with every resume; frames of an older one no longer count."""
+        self.held: dict[int, Entry] = {}
+        """Receipt number → what it stands for."""
+        self.next_n = 1
+        self.settled = Ranges()
+        """Receipt numbers that were acked, or sent to the dead letters on request."""
+        self.failures = 0
+        self.penalties: list[tuple[int, int]] = []
+        """(when, permits): a heap of permits in backoff, in monotonic time."""
+        self.taking = 0
+        """Messages of `ack: "none"` whose settlement is being written."""
+        self.closed = False
+        """Unsubscribed: gets nothing more, but may settle what it has leased."""
+        self.away_until: int | None = None
+        """Its session lost the connection and may resume until then."""
+        self.check_at: int | None = None
+        """Monotonic: the next time that something of it may run out."""
+        self.stamp = 0
+        self.turn = 0
+
+    @property
+    def waiting(self) -> int:
+        """Permits in backoff."""
+        return sum(permits for _, permits in self.penalties)
+
+    def free(self, bounds: Bounds) -> int:
+        """How many messages it may get now."""
+        if self.closed or self.away_until is not None:
+            return 0
+        if self.ack_none:
+            return bounds.taken - self.taking if self.credit else 0
+        free = self.credit - len(self.held)
+        return free - self.waiting if self.penalties else free
+
+    def penalize(self, until: int, permits: int) -> None:
+        heappush(self.penalties, (until, permits))
+
+    def pardon(self, now: int) -> None:
+        """Permits whose backoff is over are usable again."""
+        while self.penalties and self.penalties[0][0] <= now:
+            heappop(self.penalties)
+
+    def remember(self, low: int, high: int, bounds: Bounds) -> None:
+        """These receipts were settled: a repeat is a duplicate, not a loss."""
+        self.settled.add(low, high)
+        if len(self.settled) > bounds.settled_runs:
+            self.settled.drop_first()
+
+    def next_check(self) -> int | None:
+        """Monotonic: when the first lease, reservation, backoff or resume wait runs out."""
+        times = [entry.deadline for entry in self.held.values()]
+        if self.penalties:
+            times.append(self.penalties[0][0])
+        if self.away_until is not None:
+            times.append(self.away_until)
+        return min(times, default=None)
+
+
+class Fair:
+    """Chooses who gets the next run: most free permits first, ties in turn."""
+
+    __slots__ = ("_heap", "_turns", "hungry")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int, Subscription]] = []
+        self._turns = 0
+        self.hungry: set[Subscription] = set()
+
+    def offer(self, subscription: Subscription, free: int) -> None:
+        """A subscription's free permits changed."""
+        subscription.stamp += 1
+        if free <= 0:
+            self.hungry.discard(subscription)
+            return
+        self.hungry.add(subscription)
+        heappush(self._heap, (-free, subscription.turn, subscription.stamp, subscription))
+        if len(self._heap) > 4 * len(self.hungry) + 64:
+            self._heap = [item for item in self._heap if item[3].stamp == item[2]]
+            heapify(self._heap)
+
+    def best(self) -> Subscription | None:
+        """Whose turn it is; None when nobody has a free permit."""
+        heap = self._heap
+        while heap:
+            _, _, stamp, subscription = heap[0]
+            if stamp == subscription.stamp:
+                return subscription
+            heappop(heap)
+        return None
+
+    def served(self, subscription: Subscription) -> None:
+        self._turns += 1
+        subscription.turn = self._turns
+
+
+class Timers:
+    """When to look at which subscription: one lower bound each, found again when it is due.
+
+    Leases end, are extended and settled far more often than they run out, so no timer is kept
+    per lease: a subscription is looked at when its earliest deadline may have come.
+    """
+
+    __slots__ = ("_heap", "_order")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Subscription]] = []
+        self._order = 0
+
+    def watch(self, subscription: Subscription, at: int) -> None:
+        if subscription.check_at is None or at < subscription.check_at:
+            subscription.check_at = at
+            self._order += 1
+            heappush(self._heap, (at, self._order, subscription))
+
+    def next(self) -> int | None:
+        while self._heap and self._heap[0][2].check_at != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: int) -> list[Subscription]:
+        """Subscriptions to look at now; watch them again afterwards."""
+        found = []
+        while (at := self.next()) is not None and at <= now:
+            subscription = heappop(self._heap)[2]
+            subscription.check_at = None
+            found.append(subscription)
+        return found

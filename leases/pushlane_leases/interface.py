@@ -1,0 +1,91 @@
+"""The LeaseCache: what is out, in a place that outlives the owner's process.
+
+It only ever delays a redelivery or saves a read. It never overrules the settlement log, never
+proves that a publish was stored, never makes a voided receipt valid: so a cache that lost
+everything, or answers nonsense from yesterday, costs early redeliveries at most.
+
+Every call of an owner carries its epoch. The cache remembers the greatest epoch that it saw for
+a shard and refuses lower ones with `StaleEpoch`: the caller lost the slot and steps down.
+Every back end passes one conformance suite (tests/leases/conformance.py).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+
+class LeaseCacheError(Exception):
+    """The cache could not be asked: go on without it."""
+
+
+class StaleEpoch(LeaseCacheError):
+    """A newer owner has been here."""
+
+
+class LeaseRun(msgspec.Struct, frozen=True):
+    """Leases or reservations of one subscription that are alike and stand in a row.
+
+    Receipt numbers n … n+count-1 hold seqs seq … seq+count-1. Writing a number again replaces
+    what was known of it (start, extend).
+    """
+
+    prefix: str
+    n: int
+    count: int
+    lane: int
+    seq: int
+    fence: int
+    session: str
+    attempts: int
+    """Attempts before this one."""
+    deliveries: int
+    started: bool
+    lease_ms: int
+    deadline: int
+    """Wall-clock milliseconds; the entry may be forgotten after it."""
+
+
+class ReceiptRun(NamedTuple):
+    """Receipts prefix.low … prefix.high."""
+
+    prefix: str
+    low: int
+    high: int
+
+
+class LeaseCache(Protocol):
+    async def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun]:
+        """Become the owner: from now on older epochs are refused. Answers what is still out.
+
+        `now` is wall-clock milliseconds: runs whose deadline passed are left out.
+        """
+        ...
+
+    async def grant(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> None:
+        """Remember grants, starts and extensions."""
+        ...
+
+    async def release(self, shard: str, epoch: int, receipts: Sequence[ReceiptRun]) -> None:
+        """Forget what was settled or voided. Unknown receipts are ignored."""
+        ...
+
+    async def remember(
+        self, shard: str, epoch: int, marks: Sequence[tuple[str, str]], ttl_ms: int, now: int
+    ) -> None:
+        """Keep dedup ids (id → message id) for a while."""
+        ...
+
+    async def recall(self, shard: str, ids: Sequence[str], now: int) -> dict[str, str]:
+        """Those of the dedup ids that are remembered, with their message ids."""
+        ...
+
+    async def put_queue(self, tenant: str, name: str, row: bytes, ttl_ms: int, now: int) -> None:
+        """Keep a queue's row (encoded by the caller) for a while."""
+        ...
+
+    async def get_queue(self, tenant: str, name: str, now: int) -> bytes | None: ...
+
+    async def forget_queue(self, tenant: str, name: str) -> None: ...
+
+    async def close(self) -> None: ...

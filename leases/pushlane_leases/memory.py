@@ -1,0 +1,216 @@
+"""The in-memory lease cache: what a single process uses, and what tests use.
+
+`LeaseTable` is the data and every operation on it, as plain calls; the simulator uses it directly.
+`MemoryLeases` is the `LeaseCache` over it. A table outlives the cache that was opened on it, as
+Redis outlives a node.
+
+Everything is bounded. What goes beyond a limit pushes out what would be forgotten first anyway;
+that is legal, for whoever asks must live with an empty answer.
+"""
+
+from collections.abc import Iterator, Sequence
+from heapq import nsmallest
+from itertools import repeat
+from operator import itemgetter
+
+import msgspec
+import trio
+
+from pushlane_leases.expiring import Expiring, spare_of
+from pushlane_leases.interface import LeaseRun, ReceiptRun, StaleEpoch
+from pushlane_leases.runs import Runs, last_of
+
+
+class LeaseLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a cache keeps. Full, with one message a run, it takes about 100 MB."""
+
+    shards: int = 10_000
+    """Whose epoch is known: far more than a node serves; the one claimed longest ago goes."""
+    runs: int = 100_000
+    """Ten full credits of subscriptions that settle at random; less than 300 bytes each."""
+    marks: int = 200_000
+    """Dedup ids: a window of five minutes at 650 publishes a second; storage knows the rest."""
+    queues: int = 10_000
+    """Queue rows: a miss costs one read of the store."""
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """How many entries went because of a limit: for metrics."""
+
+    shards: int
+    runs: int
+    marks: int
+    queues: int
+
+
+class ShardLeases:
+    """What is out from one shard, by receipt prefix."""
+
+    __slots__ = ("epoch", "prefixes")
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.prefixes: dict[str, Runs] = {}
+
+    def __iter__(self) -> Iterator[LeaseRun]:
+        for runs in self.prefixes.values():
+            yield from runs
+
+    def count(self) -> int:
+        return sum(map(len, self.prefixes.values()))
+
+    def put(self, run: LeaseRun) -> int:
+        """Remember a run, and say how many more there are now."""
+        runs = self.prefixes.get(run.prefix)
+        if runs is None:
+            runs = self.prefixes[run.prefix] = Runs()
+        before = len(runs)
+        runs.put(run)
+        return len(runs) - before
+
+    def cut(self, prefix: str, low: int, high: int) -> int:
+        """Forget receipts, and say how many more runs there are now (one, none, or fewer)."""
+        runs = self.prefixes.get(prefix)
+        if runs is None:
+            return 0
+        before = len(runs)
+        runs.cut(low, high)
+        if not runs:
+            del self.prefixes[prefix]
+        return len(runs) - before
+
+    def expire(self, now: int) -> None:
+        for runs in self.prefixes.values():
+            runs.expire(now)
+        self.prefixes = {prefix: runs for prefix, runs in self.prefixes.items() if runs}
+
+
+class LeaseTable:
+    """The data, with the methods of `LeaseCache` as plain synchronous calls."""
+
+    def __init__(self, limits: LeaseLimits | None = None) -> None:
+        self.limits = LeaseLimits() if limits is None else limits
+        self._shards: dict[str, ShardLeases] = {}  # claimed longest ago first
+        self._runs = 0
+        self._marks: Expiring[tuple[str, str], str] = Expiring(self.limits.marks)
+        self._queues: Expiring[tuple[str, str], bytes] = Expiring(self.limits.queues)
+        self._forgotten_shards = 0
+        self._forgotten_runs = 0
+
+    @property
+    def forgotten(self) -> Forgotten:
+        return Forgotten(
+            self._forgotten_shards,
+            self._forgotten_runs,
+            self._marks.forgotten,
+            self._queues.forgotten,
+        )
+
+    def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun]:
+        leases = self._owned(shard, epoch)
+        self._shards[shard] = self._shards.pop(shard)  # to the end of the line
+        self._runs -= leases.count()
+        leases.expire(now)
+        self._runs += leases.count()
+        return list(leases)
+
+    def grant(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> None:
+        leases = self._owned(shard, epoch)
+        self._runs += sum(map(leases.put, runs))
+        self._shrink()
+
+    def release(self, shard: str, epoch: int, receipts: Sequence[ReceiptRun]) -> None:
+        leases = self._owned(shard, epoch)
+        self._runs += sum(leases.cut(*receipt) for receipt in receipts)
+        self._shrink()
+
+    def remember(
+        self, shard: str, epoch: int, marks: Sequence[tuple[str, str]], ttl_ms: int, now: int
+    ) -> None:
+        self._owned(shard, epoch)
+        keys = list(zip(repeat(shard), map(itemgetter(0), marks)))
+        self._marks.put(keys, [message for _, message in marks], now + ttl_ms)
+
+    def recall(self, shard: str, ids: Sequence[str], now: int) -> dict[str, str]:
+        found = ((id, self._marks.get((shard, id), now)) for id in ids)
+        return {id: message for id, message in found if message is not None}
+
+    def put_queue(self, tenant: str, name: str, row: bytes, ttl_ms: int, now: int) -> None:
+        self._queues.put([(tenant, name)], [row], now + ttl_ms)
+
+    def get_queue(self, tenant: str, name: str, now: int) -> bytes | None:
+        return self._queues.get((tenant, name), now)
+
+    def forget_queue(self, tenant: str, name: str) -> None:
+        self._queues.drop((tenant, name))
+
+    def _owned(self, shard: str, epoch: int) -> ShardLeases:
+        """The shard's leases, for an owner with this epoch."""
+        leases = self._shards.get(shard)
+        if leases is None:
+            leases = self._shards[shard] = ShardLeases()
+            self._forget_shard()
+        if epoch < leases.epoch:
+            raise StaleEpoch(f"{shard}: epoch {epoch}, the owner's is {leases.epoch}")
+        leases.epoch = epoch
+        return leases
+
+    def _forget_shard(self) -> None:
+        if len(self._shards) > self.limits.shards:
+            oldest = next(iter(self._shards))
+            self._runs -= self._shards.pop(oldest).count()
+            self._forgotten_shards += 1
+
+    def _shrink(self) -> None:
+        """Past the limit of runs, those with the earliest deadlines go, wherever they stand."""
+        limit = self.limits.runs
+        if self._runs <= limit:
+            return
+        everything = ((run, leases) for leases in self._shards.values() for run in leases)
+        excess = self._runs - limit + spare_of(limit)
+        for run, leases in nsmallest(excess, everything, key=lambda item: item[0].deadline):
+            self._runs += leases.cut(run.prefix, run.n, last_of(run))
+        self._forgotten_runs += excess
+
+
+class MemoryLeases:
+    """The `LeaseCache` over a `LeaseTable`. Every call is one checkpoint, then the plain call."""
+
+    def __init__(self, table: LeaseTable | None = None) -> None:
+        self.table = LeaseTable() if table is None else table
+        self._closed = False
+
+    async def _reach(self) -> LeaseTable:
+        await trio.lowlevel.checkpoint()
+        assert not self._closed, "the lease cache is closed"
+        return self.table
+
+    async def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun]:
+        return (await self._reach()).claim(shard, epoch, now)
+
+    async def grant(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> None:
+        (await self._reach()).grant(shard, epoch, runs)
+
+    async def release(self, shard: str, epoch: int, receipts: Sequence[ReceiptRun]) -> None:
+        (await self._reach()).release(shard, epoch, receipts)
+
+    async def remember(
+        self, shard: str, epoch: int, marks: Sequence[tuple[str, str]], ttl_ms: int, now: int
+    ) -> None:
+        (await self._reach()).remember(shard, epoch, marks, ttl_ms, now)
+
+    async def recall(self, shard: str, ids: Sequence[str], now: int) -> dict[str, str]:
+        return (await self._reach()).recall(shard, ids, now)
+
+    async def put_queue(self, tenant: str, name: str, row: bytes, ttl_ms: int, now: int) -> None:
+        (await self._reach()).put_queue(tenant, name, row, ttl_ms, now)
+
+    async def get_queue(self, tenant: str, name: str, now: int) -> bytes | None:
+        return (await self._reach()).get_queue(tenant, name, now)
+
+    async def forget_queue(self, tenant: str, name: str) -> None:
+        (await self._reach()).forget_queue(tenant, name)
+
+    async def close(self) -> None:
+        self._closed = True
+        await trio.lowlevel.checkpoint()

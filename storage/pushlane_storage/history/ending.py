@@ -1,0 +1,230 @@
+"""Rules for ends: lost, ended_twice, dead_cause, transfer, in_flight, drain."""
+
+from pushlane_storage.history.event import (
+    Drained,
+    Ended,
+    Event,
+    Leaving,
+    Moved,
+    Quiesce,
+    Stored,
+)
+from pushlane_storage.history.ledger import (
+    ACKED,
+    CODE_MASK,
+    CODES,
+    NONE,
+    Ledger,
+    Msg,
+    Queue,
+)
+from pushlane_storage.history.publishing import Publishing
+
+TRANSFER_WINDOW_MS = 24 * 60 * 60 * 1000
+"""A transfer that takes longer may store its message twice."""
+_NOT_OUT = frozenset({"expired", "dropped", "purged", "overflow", "late", "redriven"})
+_TRANSFERRED = frozenset({"dead", "redriven", "moved"})
+
+
+class Ending:
+    __slots__ = ("_ledger", "_publishing", "_queues")
+
+    def __init__(self, ledger: Ledger, publishing: Publishing) -> None:
+        self._ledger = ledger
+        self._publishing = publishing
+        self._queues = ledger.queues
+
+    def leaving(self, e: Leaving) -> None:
+        q = self._queues[e.queue]
+        if e.id in q.gone:
+            self._again(q, e.id, "leaving", e)
+            return
+        m = q.live.get(e.id)
+        if m is None:  # of a publish with an unknown outcome, never granted
+            m = q.live[e.id] = Msg(e.id, q.name, q.name)
+        m.trail.append(e)
+        self._not_out(m, e.cause)
+        self._cause(q, m, e.cause)
+        if m.out:
+            self._ledger.close_grant(m)
+        if m.leaving is None or m.targets is None:
+            m.leaving, m.targets = e, {}
+        m.targets.setdefault(e.to, "")
+        m.crashes = len(self._ledger.crashes)
+
+    def moved(self, e: Moved) -> None:
+        q, to = self._queues[e.queue], self._queues[e.to]
+        m = q.live.get(e.id)
+        known = e.new_id in to.live or e.new_id in to.gone
+        if m is None:
+            if not known:  # else repeated by a new owner
+                self._ledger.violate("transfer", "stored there after it ended here", None, e)
+            return
+        m.trail.append(e)
+        targets = m.targets or {}
+        before = targets.get(e.to)
+        if before == e.new_id:
+            return
+        if before is None or m.leaving is None:
+            self._ledger.violate("transfer", "stored there, but it is not leaving for it", m)
+        elif known or (before and e.at - m.leaving.at <= TRANSFER_WINDOW_MS):
+            self._ledger.violate("transfer", f"stored there as {before or 'another message'}", m)
+        m.targets = {**targets, e.to: e.new_id}
+        if not known:
+            self._arrive(m, to, e)
+
+    def ended(self, e: Ended) -> None:
+        q = self._queues[e.queue]
+        m = q.live.get(e.id)
+        if e.id in q.gone:
+            if e.how != "acked" or q.gone[e.id] & CODE_MASK > ACKED:
+                self._again(q, e.id, e.how, e)
+            return
+        if m is None:  # of a publish with an unknown outcome, never granted
+            m = q.live[e.id] = Msg(e.id, q.name, q.name)
+        m.trail.append(e)
+        self._not_out(m, e.how)
+        code = CODES.index(e.how)
+        if e.how == "acked":
+            if not m.doubt:
+                code = NONE
+                if not q.at_most_once:
+                    self._ledger.violate("lost", "acked, but nobody acked it", m)
+        elif e.how in _TRANSFERRED:
+            self._transferred(q, m, e)
+        else:
+            self._asked_for(q, m, e)
+        self._ledger.end(q, m, code)
+
+    def stored(self, e: Stored) -> None:
+        q = self._queues[e.queue]
+        q.dumped = True
+        for id, uid in zip(e.ids, e.uids, strict=True):
+            if id in q.gone:
+                self._again(q, id, "still stored", e)
+                continue
+            m = q.live.get(id)
+            if m is None:
+                m = self._publishing.meet(q, id, uid, 0, e)
+            elif m.uid != uid:
+                self._publishing.name(q, m, uid, e)
+            if m is None:
+                continue
+            m.stored = True
+            if m.passed:
+                self._ledger.violate("key_order", "a later message of its key was granted", m)
+            if q.drained:
+                self._ledger.violate("drain", "stored in a queue that is said to be empty", m)
+
+    def quiesce(self, e: Quiesce) -> None:
+        self._ledger.quiesce = e
+
+    def drained(self, e: Drained) -> None:
+        ledger = self._ledger
+        quiesce = ledger.quiesce
+        if quiesce is None:
+            ledger.violate("malformed", "drained, but nothing asked for it", None, e)
+            return
+        ledger.quiesce = None
+        if e.left or e.at > quiesce.deadline:
+            ledger.violate("drain", f"{e.left} messages are left", None, quiesce, e)
+        if not e.left:
+            for name in quiesce.queues:
+                self._queues[name].dumped = self._queues[name].drained = True
+
+    def finish(self) -> None:
+        ledger = self._ledger
+        if ledger.quiesce is not None:
+            ledger.violate("drain", "never drained", None, ledger.quiesce)
+        letters = {q.dead_letter for q in ledger.queues.values()}
+        for q, m in ledger.live():
+            if q.dumped and not m.stored and not self._excused(q, m, letters):
+                crash = list(ledger.suspect(m))
+                rule = "ack_before_durable" if crash and not m.grants and m.acked else "lost"
+                message = f"{m.uid or m.id!r} is neither stored nor ended"
+                ledger.violate(rule, message, m, *crash)
+
+    # How a message may end
+
+    def _again(self, q: Queue, id: str, what: str, e: Event) -> None:
+        """Something is said of a message after its end."""
+        how, about = self._ledger.ended(q, id)
+        rule = "confirmed_settle_lost" if how in ("acked", "none") else "ended_twice"
+        self._ledger.violate(rule, f"{what} after it ended as {how}: {id}", about, e)
+
+    def _not_out(self, m: Msg, why: str) -> None:
+        if why in _NOT_OUT and not m.settles and self._ledger.holds(m):
+            self._ledger.violate("in_flight", f"{why}, but a consumer holds it", m)
+
+    def _transferred(self, q: Queue, m: Msg, e: Ended) -> None:
+        if m.targets is not None:
+            missing = [to for to, id in m.targets.items() if not id]
+            if missing:
+                message = f"ended here before it was stored in {', '.join(missing)}"
+                self._ledger.violate("transfer", message, m)
+        elif e.how == "dead" and not q.dead_letter:
+            self._cause(q, m, e.cause)
+        else:
+            self._ledger.violate("transfer", f"{e.how}, but it never was leaving", m)
+
+    def _asked_for(self, q: Queue, m: Msg, e: Ended) -> None:
+        asked = e.how in q.allowed
+        if e.how == "dropped":
+            asked = asked or q.config.overflow == "drop_oldest"
+        elif e.how == "expired":
+            asked = asked or _expires(m)
+        if not asked:
+            self._ledger.violate("lost", f"{e.how}, but nobody asked for that", m)
+
+    def _cause(self, q: Queue, m: Msg, cause: str) -> None:
+        if cause == "max_attempts":
+            legal = m.starts >= q.fewest_attempts
+        elif cause == "max_deliveries":
+            legal = m.grants >= q.fewest_deliveries
+        elif cause == "expired":
+            legal = _expires(m) or "expired" in q.allowed
+        elif cause == "rejected":
+            legal = m.reject_asked
+        elif cause == "overflow":
+            legal = q.config.overflow == "dead_letter" or "overflow" in q.allowed
+        elif cause == "damaged":
+            legal = "damage" in self._ledger.report.faults
+        else:
+            legal = cause in ("no_queue", "late", "redriven", "fanout") and cause in q.allowed
+        if not legal:
+            message = f"{cause!r} after {m.starts} starts of {m.grants} grants"
+            self._ledger.violate("dead_cause", message, m)
+
+    def _arrive(self, m: Msg, to: Queue, e: Moved) -> None:
+        there = Msg(
+            e.new_id, to.name, m.home, m.uid, m.pub, m.key, e.seq, acked=True, trail=list(m.trail)
+        )
+        there.crashes = len(self._ledger.crashes)
+        to.live[e.new_id] = there
+        if m.pub is not None:
+            m.pub.live += 1
+        self._ledger.enqueue(to, there)
+
+    def _excused(self, q: Queue, m: Msg, letters: set[str]) -> bool:
+        """Whether a message may be gone though the history doesn't say how it ended."""
+        if m.doubt or (m.targets is not None and all(m.targets.values())):
+            return True
+        if self._ledger.server:
+            return False
+        dead = self._queues.get(q.dead_letter)
+        if not q.dead_letter or q.name in letters:  # it has no dead letters to look into
+            unseen = m.grants > 0
+        else:
+            unseen = dead is None or not dead.dumped
+        return bool(
+            q.allowed
+            or q.at_most_once
+            or q.config.overflow != "reject"
+            or _expires(m)
+            or (m.pub is not None and m.pub.moved)
+            or unseen
+        )
+
+
+def _expires(m: Msg) -> bool:
+    return m.pub is None or m.pub.first.expires

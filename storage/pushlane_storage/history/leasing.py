@@ -1,0 +1,337 @@
+"""Rules for leases: two_leases, fence, stale_settle, grant_after_ack, attempts, credit.
+
+`Ledger.receipts` holds the valid receipts only, so a settle with any other is stale by not being
+found. An ack that was confirmed proves that no newer grant can exist, before or after: were there
+one earlier, the receipt was stale; were there one later, it is a grant after an ack. A nack, a
+reject and an extension may be overtaken by the next grant on their way back, so they are judged
+by what was true when they were sent.
+"""
+
+from pushlane_storage.history.event import (
+    EPOCH_SHIFT,
+    Credit,
+    Grant,
+    LeaseLost,
+    SessionEnd,
+    Settle,
+    Start,
+    Subscribe,
+    Unsubscribe,
+    Verdict,
+    Void,
+)
+from pushlane_storage.history.ledger import (
+    ACKED,
+    CODE_MASK,
+    NONE,
+    TOMB_SHIFT,
+    Ledger,
+    Msg,
+    Queue,
+    Sub,
+)
+from pushlane_storage.history.ordering import Ordering
+from pushlane_storage.history.publishing import Publishing
+
+
+class Leasing:
+    __slots__ = ("_ledger", "_ops", "_ordering", "_publishing", "_queues", "_receipts", "_subs")
+
+    def __init__(self, ledger: Ledger, publishing: Publishing) -> None:
+        self._ledger = ledger
+        self._ordering = Ordering(ledger)
+        self._publishing = publishing
+        self._queues = ledger.queues
+        self._receipts = ledger.receipts
+        self._ops = ledger.settle_ops
+        self._subs = ledger.subs
+
+    # Grants
+
+    def grant(self, e: Grant) -> None:
+        q = self._queues[e.queue]
+        m = q.live.get(e.id)
+        if m is None:
+            if e.id in q.gone:
+                self._after_end(q, e)
+                return
+            m = self._publishing.meet(q, e.id, e.uid, e.seq, e)
+            if m is None:
+                return
+        elif m.uid != e.uid and not self._publishing.name(q, m, e.uid, e):
+            return
+        ledger = self._ledger
+        trail = m.trail
+        trail.append(e)
+        m.crashes = len(ledger.crashes)
+        if e.ack_none:
+            self._at_most_once(q, m, e)
+            return
+        fence = e.fence
+        if e.again or fence <= m.fence or m.leaving is not None or m.rejected:
+            self._unusual(m, e)
+            return
+        if m.out:
+            self._supersede(m, e)
+        attempt = e.attempt
+        if ledger.server:
+            if attempt != m.attempts + 1:
+                self._miscounted(m, e)
+            m.attempts = attempt - 1
+        config = q.config
+        if attempt > config.max_attempts or m.deliveries >= config.max_deliveries:
+            message = f"attempt {attempt} after {m.deliveries} deliveries is above the limit"
+            ledger.violate("attempts", message, m)
+        if m.key is not None:
+            self._ordering.granted(q, m, m.key, e)
+        receipt = e.receipt
+        if receipt == m.receipt or self._receipts.setdefault(receipt, m) is not m:
+            ledger.violate("two_leases", f"receipt {receipt} was used before", m)
+        m.out = True
+        m.fence = fence
+        m.receipt = receipt
+        m.session = e.session
+        m.started = started = not e.reserved
+        m.starts += started
+        m.grants += 1
+        m.opens = ledger.opens
+        m.settles = m.nacks = m.doubt = 0
+        sub = self._subs.get(e.sub)
+        if sub is not None:
+            m.sub = sub
+            sub.held += 1
+            if sub.held > sub.credit:
+                message = f"{e.sub} holds {sub.held}, its credit is {sub.credit}"
+                ledger.violate("credit", message, m)
+
+    def void(self, e: Void) -> None:
+        q = self._queues[e.queue]
+        m = q.live.get(e.id)
+        if m is None:
+            if e.id in q.gone:
+                how, about = self._ledger.ended(q, e.id)
+                rule = "confirmed_settle_lost" if how in ("acked", "none") else "ended_twice"
+                self._ledger.violate(rule, f"voided after it ended as {how}", about, e)
+            return
+        m.trail.append(e)
+        counted = m.attempts
+        if m.out and e.fence >= m.fence:
+            counted += m.started
+            self._ledger.close_grant(m)
+        self._recount(m, e, counted)
+        m.fence = max(m.fence, e.fence)
+        m.crashes = len(self._ledger.crashes)
+        if not m.out:
+            m.opens = self._ledger.opens
+
+    def start(self, e: Start) -> None:
+        m = self._receipts.get(e.receipt)
+        if m is not None:
+            m.trail.append(e)
+            if not m.started:
+                m.started = True
+                m.starts += 1
+        elif self._ledger.server:
+            self._ledger.violate("stale_settle", "started under an invalid receipt", None, e)
+
+    def lease_lost(self, e: LeaseLost) -> None:
+        m = self._receipts.pop(e.receipt, None)
+        if m is not None:
+            m.trail.append(e)
+            self._ledger.release(m)
+
+    # Settles
+
+    def settle(self, e: Settle) -> None:
+        m = self._receipts.get(e.receipt)
+        if m is None:
+            self._ops[e.op] = (None, 0, e)
+            return
+        if e.session and e.session != m.session:
+            self._ledger.report.note("foreign_settle")
+            self._ops[e.op] = (None, 0, e)
+            return
+        self._ops[e.op] = (m, m.fence, e)
+        kind = e.kind
+        if kind == "extend":
+            return
+        m.trail.append(e)
+        m.settles += 1
+        if kind == "ack":
+            m.doubt += 1
+        else:
+            m.nacks += 1
+            if kind == "reject":
+                m.reject_asked = True
+        if m.sub is not None:
+            m.sub.held -= 1
+            m.sub = None
+
+    def verdict(self, e: Verdict) -> None:
+        asked = self._ops.pop(e.op, None)
+        if asked is None:
+            self._ledger.violate("malformed", "an answer to no settle", None, e)
+            return
+        m, fence, settle = asked
+        result = e.result
+        if result == "ok":
+            if m is None:
+                self._ledger.violate("stale_settle", "its receipt was not valid", None, settle, e)
+                return
+            if m.opens != self._ledger.opens:
+                self._ledger.report.note("honoured")
+            if settle.kind == "ack":
+                self._acked(m, fence, e)
+            elif settle.kind != "extend":
+                self._returned(m, fence, settle, e)
+        elif result == "duplicate":
+            self._ledger.report.note("duplicate_settle")
+            if m is not None and m.fence == fence:
+                self._repeated(m, settle, e)
+        elif result == "lease_lost":
+            self._ledger.report.note("lease_lost")
+            if m is not None and m.fence == fence and settle.kind == "ack" and m.doubt:
+                m.doubt -= 1
+        else:
+            self._ledger.report.note("settle_unknown")
+
+    # Subscriptions
+
+    def subscribe(self, e: Subscribe) -> None:
+        if e.ack_none:  # credit is ignored
+            self._queues[e.queue].at_most_once = True
+        else:
+            self._subs[e.sub] = Sub(e.session, e.credit)
+
+    def credit(self, e: Credit) -> None:
+        sub = self._subs.get(e.sub)
+        if sub is not None:
+            # A client can't know when the server takes a lower credit.
+            sub.credit = e.credit if self._ledger.server else max(sub.credit, e.credit)
+
+    def unsubscribe(self, e: Unsubscribe) -> None:
+        self._subs.pop(e.sub, None)
+
+    def session_end(self, e: SessionEnd) -> None:
+        for name in [name for name, sub in self._subs.items() if sub.session == e.session]:
+            del self._subs[name]
+
+    # What is rare
+
+    def _after_end(self, q: Queue, e: Grant) -> None:
+        """A grant of a message that has ended."""
+        ledger = self._ledger
+        tomb = q.gone[e.id]
+        code, fence = tomb & CODE_MASK, tomb >> TOMB_SHIFT
+        how, about = ledger.ended(q, e.id)
+        if e.ack_none:
+            if code == NONE:
+                q.gone[e.id] = tomb | ACKED
+                return
+        elif not ledger.server and e.fence <= fence:
+            ledger.report.note("late")
+            return
+        elif ledger.zombie(e.fence, fence) or (code > ACKED and ledger.outdated(e.fence)):
+            ledger.report.note("zombie")
+            return
+        rule = "grant_after_ack" if code <= ACKED else "grant_after_end"
+        ledger.violate(rule, f"granted after it ended as {how}", about, e)
+
+    def _at_most_once(self, q: Queue, m: Msg, e: Grant) -> None:
+        """A delivery that needs no ack: settled before it left."""
+        if self._ledger.holds(m):
+            self._ledger.violate("two_leases", "delivered while another holds it", m)
+        if m.leaving is not None:
+            self._ledger.violate("transfer", "granted while it is leaving", m)
+        if m.key is not None:
+            self._ordering.granted(q, m, m.key, e)
+        self._ledger.end(q, m, ACKED)
+
+    def _unusual(self, m: Msg, e: Grant) -> None:
+        """What is no new grant: sent again, overtaken by a newer one, a zombie's, or wrong."""
+        ledger = self._ledger
+        server = ledger.server
+        if e.fence == m.fence and self._receipts.get(e.receipt) is m and (e.again or not server):
+            ledger.report.note("again")
+        elif not server and (e.again or e.fence < m.fence):
+            ledger.report.note("late")
+        elif ledger.zombie(e.fence, m.fence) or (m.leaving and ledger.outdated(e.fence)):
+            ledger.report.note("zombie")
+        elif e.again:
+            ledger.violate("two_leases", "sent again under a receipt that is not valid", m)
+        elif e.fence <= m.fence:
+            ledger.violate("fence", f"fence {e.fence} after {m.fence}", m)
+        elif m.leaving is not None:
+            ledger.violate("transfer", "granted while it is leaving", m)
+        else:
+            ledger.violate("confirmed_settle_lost", "granted after a confirmed reject", m)
+
+    def _supersede(self, m: Msg, e: Grant) -> None:
+        """A grant while the one before is neither settled nor voided."""
+        ledger = self._ledger
+        epoch = e.fence >> EPOCH_SHIFT
+        if ledger.server:
+            if epoch > m.fence >> EPOCH_SHIFT and epoch in ledger.owners:
+                ledger.report.note("takeover")
+            else:
+                message = f"granted again while fence {m.fence} is neither settled nor voided"
+                ledger.violate("two_leases", message, m)
+                m.opens = -1  # counts mean nothing from here on
+        ledger.close_grant(m)
+
+    def _miscounted(self, m: Msg, e: Grant) -> None:
+        """An attempt number other than that of the last durable count."""
+        known = m.opens != self._ledger.opens  # then the lease cache may have known more
+        if not (known and m.attempts < e.attempt <= m.starts + 1):
+            message = f"attempt {e.attempt} after {m.attempts} counted and {m.starts} started"
+            self._ledger.violate("attempts", message, m)
+
+    def _recount(self, m: Msg, e: Void, counted: int) -> None:
+        """The counts of a void: exact within one owner's time, else perhaps too low."""
+        low = m.attempts if m.opens != self._ledger.opens else counted
+        if e.attempts < 0:
+            m.attempts = counted
+        else:
+            if not low <= e.attempts <= m.starts:
+                message = f"{e.attempts} attempts counted, {m.starts} started, {low} known"
+                self._ledger.violate("attempts", message, m)
+            m.attempts = e.attempts
+        if e.deliveries >= 0:
+            if not m.deliveries <= e.deliveries <= m.grants:
+                message = f"{e.deliveries} deliveries of {m.grants}, {m.deliveries} known"
+                self._ledger.violate("attempts", message, m)
+            m.deliveries = e.deliveries
+
+    def _acked(self, m: Msg, fence: int, e: Verdict) -> None:
+        ledger = self._ledger
+        if m.fence != fence or (m.ended < 0 and not m.out):
+            ledger.violate("stale_settle", "acked under a voided or superseded receipt", m, e)
+        elif m.ended < 0:
+            m.trail.append(e)
+            ledger.end(self._queues[m.queue], m, ACKED)
+        elif m.ended != ACKED:  # else the server's own event, or another answer, came first
+            ledger.violate("ended_twice", "acked after it ended another way", m, e)
+
+    def _returned(self, m: Msg, fence: int, settle: Settle, e: Verdict) -> None:
+        """A confirmed nack or reject: what follows from it must be durable already."""
+        m.trail.append(e)
+        if m.ended >= 0:
+            return
+        reject = settle.kind == "reject"
+        if m.fence != fence:
+            if reject:  # like an ack, it is the last word on a message
+                self._ledger.violate("stale_settle", "rejected under a superseded receipt", m)
+            return
+        m.rejected = m.rejected or reject
+        if self._ledger.server and (m.leaving is None if reject else m.out):
+            self._ledger.violate("confirmed_settle_lost", "confirmed, but nothing is durable", m)
+
+    def _repeated(self, m: Msg, settle: Settle, e: Verdict) -> None:
+        """`duplicate` confirms an earlier settle with this receipt."""
+        if m.ended >= 0:
+            return
+        if m.settles < (1 if settle.kind == "extend" else 2):
+            self._ledger.violate("stale_settle", "a duplicate of nothing", m, e)
+        elif m.out and not m.nacks:
+            m.trail.append(e)
+            self._ledger.end(self._queues[m.queue], m, ACKED)

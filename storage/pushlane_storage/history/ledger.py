@@ -1,0 +1,318 @@
+"""What the checker remembers: a record for each live message, and one integer for an ended one.
+
+Records never point back to what holds them, so they need no garbage collector (`gc=False`): with
+millions of events, tracking them costs more than checking them.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from pushlane_storage.history.event import (
+    EPOCH_SHIFT,
+    Crash,
+    Event,
+    Leaving,
+    Publish,
+    QueueSet,
+    Quiesce,
+    Settle,
+)
+from pushlane_storage.history.rule import Report
+
+RECENT = 1_000
+"""Ended messages whose events are kept as evidence for what may still be said of them."""
+TRAIL = 40
+"""Events kept of one message: its first ones and the latest."""
+PRUNE = 10_000
+"""Dedup ids of a queue before those past their window are looked for and forgotten."""
+
+CODES = ("none", "acked", "dead", "redriven", "moved", "expired", "dropped", "purged")
+"""How a message ended. `none`: settled as acked for a delivery that needs no ack, not yet seen."""
+NONE, ACKED = 0, 1
+CODE_MASK, NAMELESS, TOMB_SHIFT = 15, 16, 5
+"""A tombstone is fence << TOMB_SHIFT | NAMELESS (its uid was never known) | code."""
+
+
+class Sub(msgspec.Struct, gc=False):
+    session: str
+    credit: int
+    held: int = 0
+    """Granted, and nothing sent or decided since that could have given the permit back."""
+
+
+class Pub(msgspec.Struct, gc=False):
+    """A logical message as its producer sees it: one uid, one or more requests."""
+
+    first: Publish
+    asked: int
+    """How many publishes had been answered when this one was first asked for."""
+    requests: int = 0
+    """Those that may have stored it: all but the refused ones."""
+    pending: int = 0
+    unknown: int = 0
+    ids: int = 0
+    """Ids under which it was seen; never more than requests."""
+    live: int = 0
+    moved: str = ""
+    """Clients' histories: its id in another queue."""
+
+
+class Msg(msgspec.Struct, gc=False):
+    """A message that is known to exist and has not ended (or only just)."""
+
+    id: str
+    queue: str
+    home: str
+    """The queue that it was published to."""
+    uid: str = ""
+    """Empty while only its id is known."""
+    pub: Pub | None = None
+    key: str | None = None
+    seq: int = 0
+    acked: bool = False
+    """Its publish was acknowledged."""
+    answered: int = 0
+    """Its publish was the n-th one answered."""
+    crashes: int = 0
+    """How many crashes there had been when it last was seen to exist."""
+    # The newest grant. `out` until it is settled or voided.
+    out: bool = False
+    fence: int = 0
+    receipt: str = ""
+    session: str = ""
+    sub: Sub | None = None
+    started: bool = False
+    opens: int = 0
+    """How many owners there had been at the last grant or void."""
+    settles: int = 0
+    nacks: int = 0
+    doubt: int = 0
+    """Acks of the newest grant that may have been taken: asked for, not refused."""
+    # Counts over all grants.
+    grants: int = 0
+    starts: int = 0
+    attempts: int = 0
+    """Attempts before the next grant, as the server counts."""
+    deliveries: int = 0
+    reject_asked: bool = False
+    rejected: bool = False
+    passed: bool = False
+    """A later message of its key was granted: its ack in doubt must have been taken."""
+    leaving: Leaving | None = None
+    targets: dict[str, str] | None = None
+    """Where it is leaving to, and its id there (empty until it is stored there)."""
+    stored: bool = False
+    ended: int = -1
+    trail: list[Event] = []
+
+
+class KeyOrder(msgspec.Struct, gc=False):
+    """The messages of one key of one queue."""
+
+    waiting: deque[Msg]
+    """Not ended, by seq."""
+    high: int = 0
+    """The greatest seq that was granted."""
+    asked: int = 0
+    """The greatest `Pub.asked` of those granted."""
+    epoch: int = 0
+    """The greatest epoch that granted any of them."""
+    orders: dict[str, int] = {}
+    """By producer: the greatest `Publish.order` of those granted that were asked for once."""
+
+
+class Identity(msgspec.Struct, gc=False):
+    """What is known of a dedup id."""
+
+    id: str
+    at: int
+    """No later than when its message was stored."""
+
+
+class Queue(msgspec.Struct, gc=False):
+    name: str
+    config: QueueSet
+    configured: bool
+    fewest_attempts: int
+    fewest_deliveries: int
+    live: dict[str, Msg] = {}
+    gone: dict[str, int] = {}
+    keys: dict[str, KeyOrder] = {}
+    dedups: dict[tuple[str | None, str], Identity] = {}
+    producers: dict[str | None, dict[int, str]] = {}
+    prune_at: int = PRUNE
+    pruned: bool = False
+    """Some dedup ids were forgotten."""
+    allowed: set[str] = set()
+    at_most_once: bool = False
+    """There was a subscription that needs no acks."""
+    dumped: bool = False
+    drained: bool = False
+
+    @property
+    def dead_letter(self) -> str:
+        to = self.config.dead_letter
+        return f"{self.name}.dead" if to is None else to
+
+
+class Queues(dict[str, Queue]):
+    def __missing__(self, name: str) -> Queue:
+        config = QueueSet(0, name)
+        queue = Queue(name, config, False, config.max_attempts, config.max_deliveries)
+        self[name] = queue
+        return queue
+
+
+Asked = tuple[Msg | None, int, Settle]
+"""A settle under way: the message whose valid receipt it had (None: it had none), the fence."""
+
+
+class Ledger:
+    """The state that all rules share."""
+
+    __slots__ = (
+        "answers",
+        "crashes",
+        "epoch",
+        "opens",
+        "owners",
+        "publish_ops",
+        "pubs",
+        "queues",
+        "quiesce",
+        "receipts",
+        "recent",
+        "redriven",
+        "report",
+        "server",
+        "settle_ops",
+        "subs",
+    )
+
+    def __init__(self) -> None:
+        self.server = True
+        self.report = Report()
+        self.queues = Queues()
+        self.pubs: dict[str, Pub] = {}
+        self.publish_ops: dict[int, Pub] = {}
+        self.answers = 0
+        self.receipts: dict[str, Msg] = {}
+        """The valid ones: newest, not voided, not declared lost."""
+        self.settle_ops: dict[int, Asked] = {}
+        self.subs: dict[str, Sub] = {}
+        self.recent: deque[Msg] = deque(maxlen=RECENT)
+        self.crashes: list[Crash] = []
+        self.owners: dict[int, set[str]] = {}
+        """By epoch: the nodes that opened it and did not crash since."""
+        self.epoch = 0
+        self.opens = 0
+        self.redriven = False
+        self.quiesce: Quiesce | None = None
+
+    def violate(self, rule: str, message: str, about: Msg | None, *events: Event) -> None:
+        trail = about.trail if about is not None else []
+        early = trail[:2]
+        late = [event for event in trail[2:][-TRAIL:] if event not in events]
+        self.report.violate(rule, message, (*early, *late, *events))
+
+    def release(self, m: Msg) -> None:
+        """Whoever holds the message may have its permit back."""
+        if m.sub is not None:
+            m.sub.held -= 1
+            m.sub = None
+
+    def close_grant(self, m: Msg) -> None:
+        """The newest grant is over: its receipt settles nothing from now on."""
+        m.out = False
+        m.doubt = 0
+        if self.receipts.get(m.receipt) is m:
+            del self.receipts[m.receipt]
+        if m.sub is not None:
+            m.sub.held -= 1
+            m.sub = None
+        if len(m.trail) > TRAIL:
+            del m.trail[2 : TRAIL // 2]
+
+    def end(self, q: Queue, m: Msg, code: int) -> None:
+        if m.out:
+            self.close_grant(m)
+        m.ended = code
+        del q.live[m.id]
+        nameless = 0 if m.uid else NAMELESS
+        q.gone[m.id] = m.fence << TOMB_SHIFT | nameless | code
+        self.recent.append(m)
+        if m.key is not None:
+            self._shift(q.keys.get(m.key))
+        pub = m.pub
+        if pub is not None:
+            pub.live -= 1
+            if not pub.live:
+                self.forget(pub)
+
+    def forget(self, pub: Pub) -> None:
+        """Drop a logical message of which nothing more can come."""
+        if not (pub.live or pub.pending or pub.unknown):
+            self.pubs.pop(pub.first.uid, None)
+
+    def enqueue(self, q: Queue, m: Msg) -> None:
+        """Give a message its place among those of its key."""
+        if m.key is None or not m.seq:
+            return
+        order = self.order(q, m.key)
+        waiting = order.waiting
+        if not waiting or waiting[-1].seq < m.seq:
+            waiting.append(m)
+        else:  # rare: acknowledged, or first seen, out of order
+            order.waiting = deque(sorted((*waiting, m), key=lambda m: m.seq))
+
+    def order(self, q: Queue, key: str) -> KeyOrder:
+        order = q.keys.get(key)
+        if order is None:
+            order = q.keys[key] = KeyOrder(deque())
+        return order
+
+    def _shift(self, order: KeyOrder | None) -> None:
+        if order is not None:
+            waiting = order.waiting
+            while waiting and waiting[0].ended >= 0:
+                waiting.popleft()
+
+    def ended(self, q: Queue, id: str) -> tuple[str, Msg | None]:
+        """How a message ended, and its record if that is still there."""
+        code = q.gone[id] & CODE_MASK
+        records = (m for m in reversed(self.recent) if m.id == id and m.queue == q.name)
+        return CODES[code], next(records, None)
+
+    def zombie(self, fence: int, newest: int) -> bool:
+        """Whether a grant below the newest one is a predecessor's that doesn't know it is over.
+
+        Such a grant is void from the start (its receipt is never taken into `receipts`), so it
+        hurts nobody. A node that crashed can't be one.
+        """
+        epoch = fence >> EPOCH_SHIFT
+        return epoch < newest >> EPOCH_SHIFT and bool(self.owners.get(epoch))
+
+    def outdated(self, fence: int) -> bool:
+        """Like `zombie`, where no newer grant tells the newest epoch."""
+        return self.zombie(fence, self.epoch << EPOCH_SHIFT)
+
+    def holds(self, m: Msg) -> bool:
+        """Whether somebody certainly holds a valid lease, granted by the newest owner."""
+        return (
+            m.out
+            and m.opens == self.opens
+            and m.fence >> EPOCH_SHIFT >= self.epoch
+            and self.receipts.get(m.receipt) is m
+        )
+
+    def live(self) -> Iterator[tuple[Queue, Msg]]:
+        for q in self.queues.values():
+            for m in q.live.values():
+                yield q, m
+
+    def suspect(self, m: Msg) -> Iterator[Event]:
+        """The first crash after a message was last seen to exist."""
+        return islice(self.crashes, m.crashes, m.crashes + 1)

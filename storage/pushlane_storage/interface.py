@@ -1,0 +1,164 @@
+"""The Store: the seam between the dispatcher and what keeps messages.
+
+A store answers in one of four ways. It returns: what was asked is durable. `StoreRefused`: it
+certainly did nothing. `StoreUnknown`: it may or may not have. `Fenced`: somebody else owns the
+slot now, and nothing of what was asked counts. A writer that got `StoreUnknown` writes the same
+again until it is decided: every write here is idempotent for the same key and content.
+
+The dispatcher knows this interface only; every back end passes one conformance suite
+(tests/storage/conformance.py). Reads return rows in order of their keys.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.seal import Seal
+from pushlane_storage.segment import Segment, SegmentHead
+from pushlane_storage.settlement import Settlement
+from pushlane_storage.usage import Usage
+
+
+class StoreError(Exception):
+    """Whatever a store answers instead of success."""
+
+
+class StoreRefused(StoreError):
+    """Certainly nothing was changed."""
+
+
+class StoreUnknown(StoreError):
+    """It may or may not have been changed: write the same again, or read."""
+
+
+class Fenced(StoreError):
+    """The slot has another owner: step down."""
+
+
+class QueueExists(StoreRefused):
+    """A queue of this name is there (perhaps being deleted)."""
+
+
+class QueueMissing(StoreRefused):
+    """No queue of this name is there."""
+
+
+class VersionConflict(StoreRefused):
+    """The queue's row has another version than the caller thought."""
+
+
+class Due(NamedTuple):
+    """A place in the schedule index: a message that must wait until `due`."""
+
+    due: int
+    lane: int
+    bucket: BucketKey
+    seq: int
+
+
+class QueueStore(Protocol):
+    """Queue rows: compare-and-set only."""
+
+    async def create_queue(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        """A new row with a fresh id and version 1, or `QueueExists`."""
+        ...
+
+    async def read_queue(self, tenant: str, name: str) -> QueueRow | None: ...
+
+    async def list_queues(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
+        """Rows with names greater than `after`, by name."""
+        ...
+
+    async def update_queue(self, row: QueueRow, config: QueueConfig) -> QueueRow:
+        """Replace the configuration if id and version still are the row's."""
+        ...
+
+    async def mark_deleting(self, row: QueueRow) -> QueueRow:
+        """The first step of deletion; from here on the name takes no publish."""
+        ...
+
+    async def remove_queue(self, row: QueueRow) -> None:
+        """The last step: the row and all that its shards stored. Safe to repeat."""
+        ...
+
+
+class ShardStore(Protocol):
+    """What shards store. Writers are owners: they claimed the shard's slot."""
+
+    async def claim(self, slot: int, owner: str) -> int:
+        """Take a slot and answer its new epoch, greater than every one before (from 1)."""
+        ...
+
+    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
+        """Store one segment; the row of the bucket that it opens is written before it.
+
+        Messages whose `not_before` is set are entered into the schedule index with it.
+        """
+        ...
+
+    async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
+        """Append one flush to the settlement log: one row per bucket, durable together or not."""
+        ...
+
+    async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
+        """Set `closed` (with its counts) or `drained`; they never go back."""
+        ...
+
+    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
+        """Remove a drained bucket whole: segments, settlements, schedule, row. Safe to repeat."""
+        ...
+
+    async def write_seal(self, shard: ShardKey, seal: Seal) -> None: ...
+
+    async def seals(self, shard: ShardKey) -> list[Seal]: ...
+
+    async def buckets(self, shard: ShardKey) -> list[Bucket]:
+        """All bucket rows that were not dropped, by key."""
+        ...
+
+    async def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
+        """The bucket's segments without bodies, by first seq."""
+        ...
+
+    async def segments(
+        self, shard: ShardKey, key: BucketKey, start: int, limit: int
+    ) -> list[Segment]:
+        """Segments that hold seq >= start, in order, until `limit` messages are there.
+
+        At least one segment comes back when there is one; whole segments only.
+        """
+        ...
+
+    async def messages(
+        self, shard: ShardKey, key: BucketKey, seqs: Sequence[int]
+    ) -> dict[int, Message]:
+        """Single messages by seq; what is not stored is missing from the answer."""
+        ...
+
+    async def settlements(self, shard: ShardKey, key: BucketKey) -> list[Settlement]:
+        """The bucket's rows, by (owner, n). `CONTROL` is the shard's own partition."""
+        ...
+
+    async def due(self, shard: ShardKey, start: int, end: int, limit: int) -> list[Due]:
+        """The schedule index: start <= due < end, the earliest first."""
+        ...
+
+
+class UsageStore(Protocol):
+    async def add_usage(self, usage: Sequence[Usage]) -> None:
+        """Add counters to what is stored under the same keys."""
+        ...
+
+    async def usage(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
+        """The counters of these minutes, both included, by key."""
+        ...
+
+
+class Store(QueueStore, ShardStore, UsageStore, Protocol):
+    """Everything that a back end provides."""
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of files, locks and connections."""
+        ...

@@ -1,0 +1,285 @@
+"""The in-memory store: for tests, for trying things out, for `--store memory:`.
+
+`MemoryTables` is the data and every operation on it, as plain calls: the simulator and the
+benchmarks use it directly. `MemoryStore` is the `Store` over it. Tables outlive the store that
+was opened on them, so closing one and opening another is a restart.
+
+With `fencing` (the default) a writer whose epoch is older than its slot's newest claim gets
+`Fenced` and nothing is stored. Without it such writes land silently, as those of a paused node
+may in Cassandra; then only the seals keep them out.
+"""
+
+import secrets
+from bisect import bisect_right, insort
+from collections.abc import Callable, Sequence
+
+import msgspec
+import trio
+
+from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.interface import (
+    Due,
+    Fenced,
+    QueueExists,
+    QueueMissing,
+    VersionConflict,
+)
+from pushlane_storage.memory_shard import BucketTable, ShardTable, merge
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.seal import Seal
+from pushlane_storage.segment import Segment, SegmentHead, head_of
+from pushlane_storage.settlement import Settlement
+from pushlane_storage.slot import SLOTS
+from pushlane_storage.usage import Usage, UsageKey
+
+QUEUE_ID_BYTES = 16
+"""Random bytes in a queue's id: enough that no two queues ever made share one."""
+
+
+class MemoryTables:
+    """Every table, with the methods of `Store` as plain synchronous calls."""
+
+    def __init__(
+        self, *, fencing: bool = True, randbytes: Callable[[int], bytes] = secrets.token_bytes
+    ) -> None:
+        self._fencing = fencing
+        self._randbytes = randbytes
+        self._queues: dict[tuple[str, str], QueueRow] = {}
+        self._names: dict[str, list[str]] = {}
+        self._epochs = [0] * SLOTS
+        self._owners: dict[int, str] = {}
+        self._shards: dict[ShardKey, ShardTable] = {}
+        self._usage: dict[UsageKey, dict[str, int]] = {}
+
+    # Queues
+
+    def create_queue(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        if (tenant, name) in self._queues:
+            raise QueueExists(name)
+        row = QueueRow(tenant, name, self._randbytes(QUEUE_ID_BYTES).hex(), config, version=1)
+        self._queues[tenant, name] = row
+        insort(self._names.setdefault(tenant, []), name)
+        return row
+
+    def read_queue(self, tenant: str, name: str) -> QueueRow | None:
+        return self._queues.get((tenant, name))
+
+    def list_queues(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
+        names = self._names.get(tenant, [])
+        first = bisect_right(names, after)
+        return [self._queues[tenant, name] for name in names[first : first + limit]]
+
+    def update_queue(self, row: QueueRow, config: QueueConfig) -> QueueRow:
+        stored = self._stored(row)
+        if stored.version != row.version:
+            raise VersionConflict(row.name)
+        return self._replace(msgspec.structs.replace(stored, config=config))
+
+    def mark_deleting(self, row: QueueRow) -> QueueRow:
+        stored = self._stored(row)
+        if stored.deleting:
+            return stored
+        if stored.version != row.version:
+            raise VersionConflict(row.name)
+        return self._replace(msgspec.structs.replace(stored, deleting=True))
+
+    def remove_queue(self, row: QueueRow) -> None:
+        stored = self._queues.get((row.tenant, row.name))
+        if stored is not None and stored.id == row.id:
+            assert stored.deleting, f"{row.name} is removed before it was marked"
+            del self._queues[row.tenant, row.name]
+            self._names[row.tenant].remove(row.name)
+        for key in [key for key in self._shards if key.queue_id == row.id]:
+            del self._shards[key]
+
+    def _stored(self, row: QueueRow) -> QueueRow:
+        stored = self._queues.get((row.tenant, row.name))
+        if stored is None:
+            raise QueueMissing(row.name)
+        if stored.id != row.id:
+            raise VersionConflict(row.name)
+        return stored
+
+    def _replace(self, row: QueueRow) -> QueueRow:
+        row = msgspec.structs.replace(row, version=row.version + 1)
+        self._queues[row.tenant, row.name] = row
+        return row
+
+    # Shards
+
+    def claim(self, slot: int, owner: str) -> int:
+        assert 0 <= slot < SLOTS
+        self._epochs[slot] += 1
+        self._owners[slot] = owner
+        return self._epochs[slot]
+
+    def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
+        self._writable(shard, segment.bucket.epoch).append(segment, opens)
+
+    def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
+        first = rows[0]
+        assert {row.bucket for row in rows} == set(first.parts), "a flush is all of its parts"
+        for row in rows:
+            assert (row.owner, row.n, row.parts) == (first.owner, first.n, first.parts)
+        table = self._writable(shard, first.owner)
+        for row in rows:
+            table.bucket(row.bucket).add_settlement(row)
+
+    def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
+        table = self._bucket(shard, bucket.key)
+        if table.row is not None:  # else it was dropped: a late mark doesn't bring it back
+            table.row = merge(table.row, bucket)
+
+    def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
+        self._readable(shard).drop(key)
+
+    def write_seal(self, shard: ShardKey, seal: Seal) -> None:
+        known = self._writable(shard, seal.owner).seals.setdefault(seal.owner, seal)
+        assert known == seal, f"seal {seal.owner} again, with other content"
+
+    def seals(self, shard: ShardKey) -> list[Seal]:
+        return [seal for _, seal in sorted(self._readable(shard).seals.items())]
+
+    def buckets(self, shard: ShardKey) -> list[Bucket]:
+        tables = sorted(self._readable(shard).buckets.items(), key=lambda item: item[0])
+        return [table.row for _, table in tables if table.row is not None]
+
+    def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
+        return [head_of(segment) for segment in self._bucket(shard, key).segments_from(0)]
+
+    def segments(self, shard: ShardKey, key: BucketKey, start: int, limit: int) -> list[Segment]:
+        found: list[Segment] = []
+        count = 0
+        for segment in self._bucket(shard, key).segments_from(start):
+            found.append(segment)
+            count += len(segment.messages)
+            if count >= limit:
+                break
+        return found
+
+    def messages(self, shard: ShardKey, key: BucketKey, seqs: Sequence[int]) -> dict[int, Message]:
+        table = self._bucket(shard, key)
+        found = ((seq, table.message(seq)) for seq in seqs)
+        return {seq: message for seq, message in found if message is not None}
+
+    def settlements(self, shard: ShardKey, key: BucketKey) -> list[Settlement]:
+        return self._bucket(shard, key).settlements()
+
+    def due(self, shard: ShardKey, start: int, end: int, limit: int) -> list[Due]:
+        return self._readable(shard).schedule.window(start, end, limit)
+
+    def _writable(self, shard: ShardKey, epoch: int) -> ShardTable:
+        table = self._shards.get(shard) or ShardTable(shard)
+        if self._fencing and epoch < self._epochs[table.slot]:
+            owner = self._owners[table.slot]
+            raise Fenced(f"slot {table.slot}: {owner} has epoch {self._epochs[table.slot]}")
+        self._shards[shard] = table
+        return table
+
+    def _readable(self, shard: ShardKey) -> ShardTable:
+        return self._shards.get(shard) or ShardTable(shard)
+
+    def _bucket(self, shard: ShardKey, key: BucketKey) -> BucketTable:
+        return self._readable(shard).buckets.get(key) or BucketTable()
+
+    # Usage
+
+    def add_usage(self, usage: Sequence[Usage]) -> None:
+        for added in usage:
+            counters = self._usage.setdefault(added.key, {})
+            for name, value in added.counters.items():
+                counters[name] = counters.get(name, 0) + value
+
+    def usage(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
+        keys = [
+            key
+            for key in self._usage
+            if key.tenant == tenant and first_minute <= key.minute <= last_minute
+        ]
+        return [Usage(key, dict(self._usage[key])) for key in sorted(keys)]
+
+
+class MemoryStore:
+    """The `Store` over `MemoryTables`. Every call is one checkpoint, then the plain call."""
+
+    def __init__(self, tables: MemoryTables | None = None) -> None:
+        self.tables = MemoryTables() if tables is None else tables
+        self._closed = False
+
+    async def _reach(self) -> MemoryTables:
+        """Pass a checkpoint. Whoever is cancelled here has certainly changed nothing."""
+        await trio.lowlevel.checkpoint()
+        assert not self._closed, "the store is closed"
+        return self.tables
+
+    async def create_queue(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        return (await self._reach()).create_queue(tenant, name, config)
+
+    async def read_queue(self, tenant: str, name: str) -> QueueRow | None:
+        return (await self._reach()).read_queue(tenant, name)
+
+    async def list_queues(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
+        return (await self._reach()).list_queues(tenant, after, limit)
+
+    async def update_queue(self, row: QueueRow, config: QueueConfig) -> QueueRow:
+        return (await self._reach()).update_queue(row, config)
+
+    async def mark_deleting(self, row: QueueRow) -> QueueRow:
+        return (await self._reach()).mark_deleting(row)
+
+    async def remove_queue(self, row: QueueRow) -> None:
+        (await self._reach()).remove_queue(row)
+
+    async def claim(self, slot: int, owner: str) -> int:
+        return (await self._reach()).claim(slot, owner)
+
+    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
+        (await self._reach()).append(shard, segment, opens)
+
+    async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
+        (await self._reach()).settle(shard, rows)
+
+    async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
+        (await self._reach()).mark_bucket(shard, bucket)
+
+    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
+        (await self._reach()).drop_bucket(shard, key)
+
+    async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
+        (await self._reach()).write_seal(shard, seal)
+
+    async def seals(self, shard: ShardKey) -> list[Seal]:
+        return (await self._reach()).seals(shard)
+
+    async def buckets(self, shard: ShardKey) -> list[Bucket]:
+        return (await self._reach()).buckets(shard)
+
+    async def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
+        return (await self._reach()).heads(shard, key)
+
+    async def segments(
+        self, shard: ShardKey, key: BucketKey, start: int, limit: int
+    ) -> list[Segment]:
+        return (await self._reach()).segments(shard, key, start, limit)
+
+    async def messages(
+        self, shard: ShardKey, key: BucketKey, seqs: Sequence[int]
+    ) -> dict[int, Message]:
+        return (await self._reach()).messages(shard, key, seqs)
+
+    async def settlements(self, shard: ShardKey, key: BucketKey) -> list[Settlement]:
+        return (await self._reach()).settlements(shard, key)
+
+    async def due(self, shard: ShardKey, start: int, end: int, limit: int) -> list[Due]:
+        return (await self._reach()).due(shard, start, end, limit)
+
+    async def add_usage(self, usage: Sequence[Usage]) -> None:
+        (await self._reach()).add_usage(usage)
+
+    async def usage(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
+        return (await self._reach()).usage(tenant, first_minute, last_minute)
+
+    async def close(self) -> None:
+        self._closed = True
+        await trio.lowlevel.checkpoint()

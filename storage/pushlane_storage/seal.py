@@ -1,0 +1,48 @@
+"""Seals: what a new owner writes before it serves, so that its predecessors are over for good.
+
+For each older epoch a seal says where the gap-free stored prefix of each lane ends, and which
+settlement flush was the last whole one. What lies beyond does not exist, also when a paused
+predecessor writes it after all, also for every later owner: the oldest seal that speaks of an
+epoch decides.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """Written once by the owner with this epoch."""
+
+    owner: int
+    counters: list[tuple[int, int, int]]
+    """(lane, older epoch, counters stored: 0 says none)."""
+    flushes: list[tuple[int, int]]
+    """(older epoch, settlement flushes that count: 0 says none)."""
+
+
+class Seals:
+    """All seals of a shard, read together."""
+
+    def __init__(self, seals: Iterable[Seal] = ()) -> None:
+        self._counters: dict[tuple[int, int], int] = {}
+        self._flushes: dict[int, int] = {}
+        self._sealed = 0
+        for seal in sorted(seals, key=lambda seal: seal.owner):
+            for lane, epoch, counters in seal.counters:
+                self._counters.setdefault((lane, epoch), counters)
+            for epoch, flushes in seal.flushes:
+                self._flushes.setdefault(epoch, flushes)
+            self._sealed = seal.owner
+
+    def counters(self, lane: int, epoch: int) -> int | None:
+        """How many counters of a lane's epoch exist; None when no seal speaks of it yet."""
+        if epoch < self._sealed:
+            return self._counters.get((lane, epoch), 0)
+        return None
+
+    def flushes(self, epoch: int) -> int | None:
+        """How many settlement flushes of an epoch count; None when no seal speaks of it yet."""
+        if epoch < self._sealed:
+            return self._flushes.get(epoch, 0)
+        return None

@@ -1,0 +1,44 @@
+"""The back ends that the conformance suite and the state machine run over: a line each.
+
+A back end is an async context manager that yields a `Backend`. It may find data of earlier runs:
+tests use shards and tenants that are their own.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from pushlane_leases.interface import LeaseCache
+from pushlane_leases.memory import MemoryLeases
+
+
+class Backend:
+    """An open cache, and the way to close it and open another on the same data."""
+
+    def __init__(self, leases: LeaseCache, again: Callable[[], Awaitable[LeaseCache]]) -> None:
+        self.leases = leases
+        self._again = again
+
+    async def reopen(self) -> LeaseCache:
+        await self.leases.close()
+        self.leases = await self._again()
+        return self.leases
+
+
+Factory = Callable[[], AbstractAsyncContextManager[Backend]]
+
+
+@asynccontextmanager
+async def memory() -> AsyncIterator[Backend]:
+    leases = MemoryLeases()
+
+    async def again() -> LeaseCache:
+        return MemoryLeases(leases.table)
+
+    backend = Backend(leases, again)
+    yield backend
+    await backend.leases.close()
+
+
+BACKENDS: list[Factory] = [
+    memory,
+]

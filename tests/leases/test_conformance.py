@@ -1,0 +1,5 @@
+from tests.leases.conformance import LeaseConformance
+
+
+class TestConformance(LeaseConformance):
+    pass

@@ -1,0 +1,5 @@
+from tests.storage.conformance import StoreConformance
+
+
+class TestConformance(StoreConformance):
+    pass

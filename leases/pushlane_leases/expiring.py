@@ -6,9 +6,7 @@ search for them is paid rarely.
 """
 
 from collections.abc import Hashable, Sequence
-from heapq import nsmallest
 from itertools import repeat
-from operator import itemgetter
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -51,6 +49,6 @@ class Expiring(Generic[K, V]):
 
     def _shrink(self) -> None:
         excess = len(self._values) - self._limit + spare_of(self._limit)
-        for key, _ in nsmallest(excess, self._until.items(), key=itemgetter(1)):
+        for key in sorted(self._until, key=self._until.__getitem__)[:excess]:
             self.drop(key)
         self.forgotten += excess

@@ -9,7 +9,6 @@ that is legal, for whoever asks must live with an empty answer.
 """
 
 from collections.abc import Iterator, Sequence
-from heapq import nsmallest
 from itertools import repeat
 from operator import itemgetter
 
@@ -166,9 +165,10 @@ class LeaseTable:
         limit = self.limits.runs
         if self._runs <= limit:
             return
-        everything = ((run, leases) for leases in self._shards.values() for run in leases)
+        everything = [(run, leases) for leases in self._shards.values() for run in leases]
+        everything.sort(key=lambda item: item[0].deadline)
         excess = self._runs - limit + spare_of(limit)
-        for run, leases in nsmallest(excess, everything, key=lambda item: item[0].deadline):
+        for run, leases in everything[:excess]:
             self._runs += leases.cut(run.prefix, run.n, last_of(run))
         self._forgotten_runs += excess
 

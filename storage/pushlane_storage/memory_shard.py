@@ -1,12 +1,12 @@
 """What one shard keeps in the in-memory store.
 
-Rows are kept as they are handed in: nothing is packed or copied, and no message is looked at but
-for its `not_before`. So an append costs the same whether its segment holds one message or a
+Rows are kept as they are handed in: nothing is packed or copied, and no message is looked at
+before somebody reads. So an append costs the same whether its segment holds one message or a
 thousand, and the simulator spends its time in the code that it is there to test.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
@@ -18,37 +18,50 @@ from pushlane_storage.seq import epoch_of
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.slot import slot_of
 
-_not_before = attrgetter("not_before")
 _due = attrgetter("due")
 
 
 class Schedule:
     """The schedule index of a shard.
 
-    It is sorted when it is read: reads are rare (the owner pages in what comes due soon), and
-    sorting a list that is nearly in order costs about as much as one insertion into its middle.
+    Reads are rare (the owner pages in what comes due soon) and appends are not, so segments are
+    only put aside when they come, and looked through and sorted when the index is read.
     """
 
-    __slots__ = ("_entries", "_sorted")
+    __slots__ = ("_buckets", "_entries", "_unread")
 
     def __init__(self) -> None:
         self._entries: list[Due] = []
-        self._sorted = True
+        self._buckets: set[BucketKey] = set()
+        self._unread: dict[BucketKey, list[Segment]] = {}
 
-    def add(self, entries: Iterable[Due]) -> None:
-        self._entries.extend(entries)
-        self._sorted = False
+    def add(self, segment: Segment) -> None:
+        self._unread.setdefault(segment.bucket, []).append(segment)
 
     def drop(self, bucket: BucketKey) -> None:
-        self._entries = [entry for entry in self._entries if entry.bucket != bucket]
+        self._unread.pop(bucket, None)
+        if bucket in self._buckets:
+            self._buckets.remove(bucket)
+            self._entries = [entry for entry in self._entries if entry.bucket != bucket]
 
     def window(self, start: int, end: int, limit: int) -> list[Due]:
-        if not self._sorted:
-            self._entries.sort()
-            self._sorted = True
+        self._read()
         first = bisect_left(self._entries, start, key=_due)
         last = bisect_left(self._entries, end, first, key=_due)
         return self._entries[first : min(last, first + limit)]
+
+    def _read(self) -> None:
+        new = [
+            entry
+            for segments in self._unread.values()
+            for segment in segments
+            for entry in _dues_of(segment)
+        ]
+        self._unread = {}
+        if new:
+            self._buckets.update(entry.bucket for entry in new)
+            self._entries += new
+            self._entries.sort()
 
 
 class BucketTable:
@@ -58,11 +71,10 @@ class BucketTable:
     opens the bucket, and a paused predecessor may write to a bucket that was dropped.
     """
 
-    __slots__ = ("_firsts", "_segments", "_settlements", "row", "scheduled")
+    __slots__ = ("_firsts", "_segments", "_settlements", "row")
 
     def __init__(self) -> None:
         self.row: Bucket | None = None
-        self.scheduled = False
         self._firsts: list[int] = []
         self._segments: list[Segment] = []
         self._settlements: dict[tuple[int, int], Settlement] = {}
@@ -129,9 +141,8 @@ class ShardTable:
         if opens is not None:
             assert opens.key == segment.bucket, "a segment opens its own bucket only"
             table.open(opens)
-        if table.add_segment(segment) and any(map(_not_before, segment.messages)):
-            table.scheduled = True
-            self.schedule.add(_dues_of(segment))
+        if table.add_segment(segment):
+            self.schedule.add(segment)
 
     def drop(self, key: BucketKey) -> None:
         table = self.buckets.get(key)
@@ -139,8 +150,7 @@ class ShardTable:
             return
         assert table.row is None or table.row.drained, f"{key} is not drained"
         del self.buckets[key]
-        if table.scheduled:
-            self.schedule.drop(key)
+        self.schedule.drop(key)
 
 
 def merge(old: Bucket, new: Bucket) -> Bucket:

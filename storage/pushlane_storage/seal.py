@@ -2,8 +2,9 @@
 
 For each older epoch a seal says where the gap-free stored prefix of each lane ends, and which
 settlement flush was the last whole one. What lies beyond does not exist, also when a paused
-predecessor writes it after all, also for every later owner: the oldest seal that speaks of an
-epoch decides.
+predecessor writes it after all, also for every later owner. The newest seal decides: its writer
+had read all seals before it and carried on what they say, while a seal that lands late comes
+from an owner that never served.
 """
 
 from collections.abc import Iterable
@@ -25,15 +26,10 @@ class Seals:
     """All seals of a shard, read together."""
 
     def __init__(self, seals: Iterable[Seal] = ()) -> None:
-        self._counters: dict[tuple[int, int], int] = {}
-        self._flushes: dict[int, int] = {}
-        self._sealed = 0
-        for seal in sorted(seals, key=lambda seal: seal.owner):
-            for lane, epoch, counters in seal.counters:
-                self._counters.setdefault((lane, epoch), counters)
-            for epoch, flushes in seal.flushes:
-                self._flushes.setdefault(epoch, flushes)
-            self._sealed = seal.owner
+        newest = max(seals, key=lambda seal: seal.owner, default=Seal(0, [], []))
+        self._sealed = newest.owner
+        self._counters = {(lane, epoch): count for lane, epoch, count in newest.counters}
+        self._flushes = dict(newest.flushes)
 
     def counters(self, lane: int, epoch: int) -> int | None:
         """How many counters of a lane's epoch exist; None when no seal speaks of it yet."""

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from pushlane_leases.interface import LeaseCache, LeaseCacheError, ReceiptRun, StaleEpoch
-from pushlane_leases.memory import Forgotten, LeaseLimits, LeaseTable, MemoryLeases
+from pushlane_leases.memory import Forgotten, LeaseLimits, LeaseTable, MemoryLeases, ShardLeases
 from tests.leases.samples import NOW, by_receipt, run
 
 
@@ -120,6 +120,17 @@ class TestLimits:
             table.put_queue("t", name, b"", ttl, NOW)
         assert table.forgotten.queues == 1
         assert [table.get_queue("t", name, NOW) for name in "abc"] == [b"", None, b""]
+
+
+def test_subscriptions_with_nothing_out_take_no_room() -> None:
+    leases = ShardLeases()
+    for number in range(3):
+        assert leases.put(run(1, 5, prefix=f"p{number}", deadline=NOW + number)) == 1
+    assert leases.cut("p2", 1, 5) == -1
+    assert list(leases.prefixes) == ["p0", "p1"]
+    assert leases.cut("p2", 1, 5) == 0
+    leases.expire(NOW)
+    assert list(leases.prefixes) == ["p1"]
 
 
 def test_a_grant_costs_the_same_however_long_its_run_is() -> None:

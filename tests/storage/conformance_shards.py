@@ -211,7 +211,9 @@ class ShardConformance:
         drained = Bucket(segment.bucket, segment.first, True, True, 2, 100, LATER)
         await store.mark_bucket(owner.shard, drained)
         await store.mark_bucket(owner.shard, opened)
+        assert await store.buckets(owner.shard) == [drained]
         await store.append(owner.shard, segment, opened)
+        assert await store.buckets(owner.shard) == [drained]
         await store.mark_bucket(owner.shard, msgspec.structs.replace(drained, drained=False))
         assert await store.buckets(owner.shard) == [drained]
 
@@ -221,6 +223,7 @@ class ShardConformance:
         gone = await owner.append(0, messages(2, not_before=7))
         kept = await owner.append(0, messages(2, not_before=7), LANE, LATER)
         await owner.settle(0, gone.bucket, kept.bucket)
+        assert len(await store.due(owner.shard, 0, EVER, 10)) == 4
         await owner.drain(gone.bucket)
         for _ in range(2):
             await store.drop_bucket(owner.shard, gone.bucket)
@@ -241,6 +244,7 @@ class ShardConformance:
     ) -> None:
         plain = await owner.append(0, messages(1))
         await owner.append(0, messages(1, not_before=7), LANE, LATER)
+        assert len(await store.due(owner.shard, 0, EVER, 10)) == 1
         await owner.drain(plain.bucket)
         await store.drop_bucket(owner.shard, plain.bucket)
         assert len(await store.due(owner.shard, 0, EVER, 10)) == 1

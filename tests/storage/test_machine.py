@@ -174,8 +174,9 @@ class StoreMachine(RuleBasedStateMachine):
         model.settlements.update({(row.bucket, row.owner, row.n): row for row in rows})
 
     @precondition(lambda self: self.model.shards)
-    @rule(pick=picks, which=picks, drained=st.booleans())
-    def mark(self, pick: int, which: int, drained: bool) -> None:
+    @rule(pick=picks, which=picks, drained=st.booleans(), old=st.booleans())
+    def mark(self, pick: int, which: int, drained: bool, old: bool) -> None:
+        """Close and perhaps drain a bucket; then perhaps write the row that it once had."""
         shard, model = self.shard(pick)
         if not model.rows:
             return
@@ -184,6 +185,8 @@ class StoreMachine(RuleBasedStateMachine):
         closed = row if row.closed else model.close(key)
         marked = msgspec.structs.replace(closed, drained=drained)
         self.portal.call(self.store.mark_bucket, shard, marked)
+        if old:
+            self.portal.call(self.store.mark_bucket, shard, Bucket(key, row.first))
         model.rows[key] = msgspec.structs.replace(closed, drained=drained or row.drained)
 
     @precondition(lambda self: self.model.shards)

@@ -188,6 +188,17 @@ def test_the_counts_of_the_first_close_stand() -> None:
     assert tables.buckets(SHARD) == [Bucket(KEY, FIRST, True, True, 2, 3, 4)]
 
 
+@pytest.mark.parametrize("read_before", [False, True])
+def test_a_dropped_bucket_leaves_the_schedule(read_before: bool) -> None:
+    tables = MemoryTables()
+    tables.append(SHARD, Segment(KEY, FIRST, [message(not_before=5)]), OPENS)
+    if read_before:
+        assert len(tables.due(SHARD, 0, 10, 10)) == 1
+    tables.mark_bucket(SHARD, Bucket(KEY, FIRST, closed=True, drained=True))
+    tables.drop_bucket(SHARD, KEY)
+    assert tables.due(SHARD, 0, 10, 10) == []
+
+
 def test_every_refusal_is_a_store_error() -> None:
     assert issubclass(StoreRefused, StoreError)
     assert issubclass(Fenced, StoreError)

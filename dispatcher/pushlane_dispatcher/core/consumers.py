@@ -273,6 +273,10 @@ class Consumers:
         if self._cached:
             self._effects.append(Remember(subscription, make_runs(entries, deadline)))
 
+    def adopted(self, subscription: Subscription, entry: Entry) -> None:
+        """A lease outlived its owner; from now on this one vouches for it."""
+        self._prolonged(subscription, [entry], entry.deadline)
+
     def ack(
         self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
         ticket: SettleTicket, now: int,

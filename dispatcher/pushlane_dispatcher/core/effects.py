@@ -57,13 +57,16 @@ class SettleTicket:
 class Run:
     """Messages granted alike: receipts prefix.n … stand for seqs seq … in a row."""
 
-    __slots__ = ("attempt", "deadline", "deliveries", "fence", "lane", "messages", "n", "seq")
+    __slots__ = (
+        "attempt", "deadline", "deliveries", "fence", "lane", "messages", "n", "seq", "started",
+    )  # fmt: skip
 
     def __init__(
         self,
         lane: int,
         seq: int,
         n: int,
+        started: bool,
         attempt: int,
         deliveries: int,
         fence: int,
@@ -73,7 +76,9 @@ class Run:
         self.lane = lane
         self.seq = seq
         self.n = n
+        self.started = started
         self.attempt = attempt
+        """Which attempt this is, or will be once it is started."""
         self.deliveries = deliveries
         self.fence = fence
         self.deadline = deadline

@@ -141,20 +141,21 @@ def _why_ready(shard: Shard) -> str:
 
 
 def stats(shard: Shard) -> Stats:
-    counts = shard.life.counts
-    flight = counts[State.RESERVED] + counts[State.LEASED] + counts[State.SETTLING]
-    going = counts[State.VOIDING] + counts[State.LEAVING] + counts[State.MOVED]
-    going += counts[State.ENDING]
+    """What is only being written counts as `explain` calls it, so the living add up to `stored`."""
+    counts, far = shard.life.counts, shard.window.far
+    leased = counts[State.LEASED] + counts[State.SETTLING]
+    retrying = counts[State.RETRYING] + counts[State.VOIDING]
+    leaving = counts[State.LEAVING] + counts[State.MOVED] + counts[State.ENDING]
+    waiting = counts[State.DELAYED] + far + retrying + counts[State.BLOCKED]
     stored = shard.overflow.messages
-    ready = stored - flight - going - shard.life.waiting() - shard.window.far
     return Stats(
-        max(0, ready),  # a purge under way counts its backlog as leaving nowhere
+        stored - counts[State.RESERVED] - leased - waiting - leaving,  # with the backlog
         counts[State.RESERVED],
-        counts[State.LEASED],
-        counts[State.DELAYED] + shard.window.far,
-        counts[State.RETRYING],
+        leased,
+        counts[State.DELAYED] + far,
+        retrying,
         counts[State.BLOCKED],
-        counts[State.LEAVING],
+        leaving,
         stored,
         shard.overflow.bytes,
         shard.journal.pending_messages,

@@ -23,8 +23,8 @@ class LiveBucket:
     """A bucket that is not drained yet, as its owner knows it."""
 
     __slots__ = (
-        "assigned", "assigned_size", "closed", "count", "first", "key", "last_at", "opened_at",
-        "rolled", "rows", "size", "state", "transfers",
+        "assigned", "assigned_size", "closed", "count", "first", "key", "last_at",
+        "noted", "opened_at", "rolled", "rows", "size", "state", "transfers",
     )  # fmt: skip
 
     def __init__(self, key: BucketKey, first: int, opened_at: int) -> None:
@@ -46,16 +46,17 @@ class LiveBucket:
         self.state = BucketState()
         self.rows = 0
         """Settlement rows since its last checkpoint."""
+        self.noted = (0, 0)
+        """What `Overflow` counts it for: unsettled messages and their bytes."""
 
     @property
     def last(self) -> int:
         return self.first + self.count - 1
 
-    @property
-    def held(self) -> int:
-        """Bytes of its unsettled messages, by its average: sizes of settled ones are not kept."""
+    def unsettled(self) -> tuple[int, int]:
+        """Its unsettled messages and their bytes, by its average: single sizes are not kept."""
         unsettled = self.count - self.state.settled.count
-        return self.size * unsettled // self.count if self.count else 0
+        return unsettled, self.size * unsettled // self.count if unsettled else 0
 
     @property
     def drained(self) -> bool:

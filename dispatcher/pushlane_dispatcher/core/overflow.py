@@ -9,6 +9,7 @@ from __future__ import annotations
 from pushlane.wire.errors import PushlaneError, QueueFull
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.journal import Journal
+from pushlane_dispatcher.core.lane import LiveBucket
 from pushlane_dispatcher.core.life import Life, State
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
@@ -33,6 +34,13 @@ class Overflow:
         """The same in bytes."""
         self.limit = 0
         """`max_messages`, as far as `auto_expand` raised it."""
+
+    def recount(self, bucket: LiveBucket) -> None:
+        """A bucket has other messages, or other ends, than before."""
+        before, now = bucket.noted, bucket.unsettled()
+        self.messages += now[0] - before[0]
+        self.bytes += now[1] - before[1]
+        bucket.noted = now
 
     def configured(self) -> None:
         self.limit = self._verdicts.config.max_messages

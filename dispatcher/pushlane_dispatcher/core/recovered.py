@@ -39,9 +39,14 @@ class RecoveredLease(msgspec.Struct):
     deadline: int
     """Wall clock."""
     message: Message
+    owner: int = 0
+    """The epoch of the owner that vouched for it."""
 
 
 class Recovered(msgspec.Struct):
+    predecessor: int = 0
+    """The epoch of the last owner that could serve. Only its word on leases counts: an older
+    one's leases may have been granted again by it."""
     buckets: list[RecoveredBucket] = []
     """Not drained, by lane and first seq."""
     drained: list[Bucket] = []

@@ -48,7 +48,7 @@ def recover(rows: ShardRows, epoch: int) -> tuple[Seal, Recovered]:
     flushes = _count_flushes(rows, seals, {bucket.key for bucket in older if not bucket.drained})
     counters, existing = _count_counters(rows, seals, older)
     purges = _purges(rows.settlements.get(CONTROL, ()), flushes)
-    recovered = Recovered()
+    recovered = Recovered(max((seal.owner for seal in rows.seals), default=0))
     for bucket in existing:
         marks = _marks(rows.heads.get(bucket.key, ()), bucket)
         if bucket.drained:

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 from pushlane_storage.message import MESSAGE_OVERHEAD, size_of
 
+RECEIPT_EPOCH_BITS = 32
+"""A subscription that outlives its owner goes on with receipt numbers from here times the epoch.
+
+Nobody knows which numbers the old owner used last; a number that is used twice would let a stale
+receipt settle another message.
+"""
+
 
 def restore(shard: Shard, recovered: Recovered, now: int) -> None:
     """Fill a fresh shard. Effects that this asks for stand in its list like all others."""
@@ -35,7 +42,8 @@ def restore(shard: Shard, recovered: Recovered, now: int) -> None:
     for lane_number, mark in sorted(marks, key=lambda item: item[1].published_at):
         shard.dedup.restore(mark, lane_number, now, wall)
     for lease in recovered.leases:
-        _restore_lease(shard, lease, now, wall)
+        if lease.owner == recovered.predecessor:
+            _restore_lease(shard, lease, now, wall)
     for lane in shard.window.order:
         for bucket in list(lane.buckets):
             shard.close(lane, bucket, now)
@@ -56,8 +64,7 @@ def _restore_bucket(shard: Shard, found: RecoveredBucket, now: int) -> LiveBucke
     )
     lane.buckets.append(bucket)
     lane.cursor = min(lane.cursor, row.first)
-    shard.overflow.messages += bucket.count - bucket.state.settled.count
-    shard.overflow.bytes += bucket.held
+    shard.overflow.recount(bucket)
     for leaving in found.state.leaving.values():
         entry = _bare(lane, leaving.seq, State.LEAVING, now)
         entry.cause, entry.to = leaving.cause, leaving.to
@@ -89,6 +96,7 @@ def _restore_lease(shard: Shard, lease: RecoveredLease, now: int, wall: int) -> 
         )
         shard.attach(subscription)
         shard.credit(subscription, 0)  # until its session resumes and says
+        subscription.next_n = (shard.epoch << RECEIPT_EPOCH_BITS) + 1
         subscription.away_until = now
     deadline = now + max(0, lease.deadline - wall)
     entry = _bare(lane, lease.seq, State.LEASED if lease.started else State.RESERVED, now)
@@ -106,7 +114,6 @@ def _restore_lease(shard: Shard, lease: RecoveredLease, now: int, wall: int) -> 
         shard.window.keys.claim(entry.key, entry)
     shard.life.born(entry.state)
     subscription.held[lease.n] = entry
-    subscription.next_n = max(subscription.next_n, lease.n + 1)
     assert subscription.away_until is not None
     subscription.away_until = max(subscription.away_until, deadline)
-    shard.consumers.timers.watch(subscription, deadline)
+    shard.consumers.adopted(subscription, entry)

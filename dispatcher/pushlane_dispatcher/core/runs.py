@@ -17,7 +17,8 @@ def make_fresh_runs(entries: Sequence[Entry], deadline: int) -> list[Run]:
     messages = [entry.message for entry in entries]
     return [
         Run(
-            first.lane.number, first.seq, first.n, 1, 0, first.fence, deadline,
+            first.lane.number, first.seq, first.n, first.state is State.LEASED, 1, 0,
+            first.fence, deadline,
             messages,  # type: ignore[arg-type]  # see Run.messages
         )
     ]  # fmt: skip
@@ -29,9 +30,8 @@ def make_runs(entries: Sequence[Entry], deadline: int) -> list[Run]:
     run: Run | None = None
     lane, seq, n = None, -1, -1
     for entry in entries:
-        attempt = entry.attempts
-        if entry.state is not State.LEASED:
-            attempt += 1
+        started = entry.state is State.LEASED
+        attempt = entry.attempts if started else entry.attempts + 1
         message = entry.message
         if (
             run is not None
@@ -40,14 +40,15 @@ def make_runs(entries: Sequence[Entry], deadline: int) -> list[Run]:
             and entry.lane is lane
             and entry.fence == run.fence
             and attempt == run.attempt
+            and started == run.started
             and entry.deliveries == run.deliveries
         ):
             run.messages.append(message)  # type: ignore[arg-type]  # see Run.messages
         else:
             lane = entry.lane
             run = Run(
-                lane.number, entry.seq, entry.n, attempt, entry.deliveries, entry.fence,
-                deadline, [message],  # type: ignore[list-item]
+                lane.number, entry.seq, entry.n, started, attempt, entry.deliveries,
+                entry.fence, deadline, [message],  # type: ignore[list-item]
             )  # fmt: skip
             runs.append(run)
         seq = entry.seq + 1

@@ -162,8 +162,7 @@ class Shard:
         """A flush is stored."""
         wall = now + self.offset
         for stored in self.journal.stored(append):
-            self.overflow.messages += len(stored.segment.messages)
-            self.overflow.bytes += stored.size
+            self.overflow.recount(stored.bucket)
             self.window.stored(stored, now, wall)
             for bucket in stored.lane.buckets[-2:]:
                 self.close(stored.lane, bucket, now)
@@ -236,11 +235,9 @@ class Shard:
         """A flush of the settlement log is durable."""
         wall = now + self.offset
         buckets = self.log.touched()
-        before = [(bucket, bucket.state.settled.count, bucket.held) for bucket in buckets]
         batch = self.log.settled(settle)
-        for bucket, count, held in before:
-            self.overflow.messages -= bucket.state.settled.count - count
-            self.overflow.bytes -= held - bucket.held
+        for bucket in buckets:
+            self.overflow.recount(bucket)
         self._settle_batch(batch, now, wall)
         for bucket in buckets:
             self.close(self.window.lanes[bucket.key.lane], bucket, now)
@@ -296,10 +293,8 @@ class Shard:
         for purge in purges:
             lane = self.window.lane(purge.lane)
             for bucket in list(lane.buckets):
-                count, held = bucket.state.settled.count, bucket.held
                 bucket.state.purge(purge, bucket.first, bucket.last)
-                self.overflow.messages -= bucket.state.settled.count - count
-                self.overflow.bytes -= held - bucket.held
+                self.overflow.recount(bucket)
                 self.close(lane, bucket, now)
 
     def redrive(self, count: int, to: str | None, now: int) -> int:

@@ -104,10 +104,12 @@ class Subscription:
 class Fair:
     """Chooses who gets the next run: most free permits first, ties in turn."""
 
-    __slots__ = ("_heap", "_turns", "hungry")
+    __slots__ = ("_heap", "_offers", "_turns", "hungry")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, int, Subscription]] = []
+        self._heap: list[tuple[int, int, int, int, Subscription]] = []
+        """(-free, turn, order of offers, stamp, who): what has an old stamp is void."""
+        self._offers = 0
         self._turns = 0
         self.hungry: set[Subscription] = set()
 
@@ -118,16 +120,18 @@ class Fair:
             self.hungry.discard(subscription)
             return
         self.hungry.add(subscription)
-        heappush(self._heap, (-free, subscription.turn, subscription.stamp, subscription))
+        self._offers += 1
+        item = (-free, subscription.turn, self._offers, subscription.stamp, subscription)
+        heappush(self._heap, item)
         if len(self._heap) > 4 * len(self.hungry) + 64:
-            self._heap = [item for item in self._heap if item[3].stamp == item[2]]
+            self._heap = [item for item in self._heap if item[4].stamp == item[3]]
             heapify(self._heap)
 
     def best(self) -> Subscription | None:
         """Whose turn it is; None when nobody has a free permit."""
         heap = self._heap
         while heap:
-            _, _, stamp, subscription = heap[0]
+            stamp, subscription = heap[0][3:]
             if stamp == subscription.stamp:
                 return subscription
             heappop(heap)

@@ -137,6 +137,8 @@ class Window:
         for segment in segments:
             if bucket is None or not self._room():
                 return
+            if segment.first > bucket.last:  # beyond a seal
+                return
             skip = max(0, lane.cursor - segment.first)
             messages = segment.messages[skip : bucket.last - segment.first + 1]
             if messages:

@@ -60,12 +60,12 @@ Handler = Callable[[Any], None]
 
 
 class Checker:
-    __slots__ = ("_counts", "_ending", "_handlers", "_ledger")
+    __slots__ = ("_counts", "_ending", "_handlers", "_leasing", "_ledger")
 
     def __init__(self) -> None:
         self._ledger = ledger = Ledger()
         publishing = Publishing(ledger)
-        leasing = Leasing(ledger, publishing)
+        self._leasing = leasing = Leasing(ledger, publishing)
         self._ending = ending = Ending(ledger, publishing)
         self._handlers: dict[type[Event], Handler] = {
             Begin: self._begin,
@@ -131,7 +131,7 @@ class Checker:
     def _allow(self, e: Allow) -> None:
         self._ledger.queues[e.queue].allowed.add(e.what)
         if e.what == "redriven":
-            self._ledger.redriven = True
+            self._ledger.redriven_unseen = not self._ledger.server
 
     def _crash(self, e: Crash) -> None:
         if not e.clean:
@@ -144,6 +144,7 @@ class Checker:
         ledger.opens += 1
         ledger.epoch = max(ledger.epoch, e.epoch)
         ledger.owners.setdefault(e.epoch, set()).add(e.node)
+        self._leasing.opened()
 
     def _fault(self, e: Fault) -> None:
         faults = self._ledger.report.faults

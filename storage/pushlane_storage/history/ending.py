@@ -10,10 +10,10 @@ from pushlane_storage.history.event import (
     Stored,
 )
 from pushlane_storage.history.ledger import (
-    ACKED,
     CODE_MASK,
     CODES,
-    NONE,
+    DELIVERED,
+    SETTLED,
     Ledger,
     Msg,
     Queue,
@@ -60,6 +60,8 @@ class Ending:
             if not known:  # else repeated by a new owner
                 self._ledger.violate("transfer", "stored there after it ended here", None, e)
             return
+        if m.uid != e.uid:
+            self._publishing.name(q, m, e.uid, e)
         m.trail.append(e)
         targets = m.targets or {}
         before = targets.get(e.to)
@@ -77,7 +79,7 @@ class Ending:
         q = self._queues[e.queue]
         m = q.live.get(e.id)
         if e.id in q.gone:
-            if e.how != "acked" or q.gone[e.id] & CODE_MASK > ACKED:
+            if e.how != "acked" or q.gone[e.id] & CODE_MASK > DELIVERED:
                 self._again(q, e.id, e.how, e)
             return
         if m is None:  # of a publish with an unknown outcome, never granted
@@ -86,15 +88,15 @@ class Ending:
         self._not_out(m, e.how)
         code = CODES.index(e.how)
         if e.how == "acked":
-            if not m.doubt:
-                code = NONE
-                if not q.at_most_once:
-                    self._ledger.violate("lost", "acked, but nobody acked it", m)
+            if q.at_most_once:
+                code = SETTLED
+            elif not m.doubt:
+                self._ledger.violate("lost", "acked, but nobody acked it", m)
         elif e.how in _TRANSFERRED:
             self._transferred(q, m, e)
         else:
             self._asked_for(q, m, e)
-        self._ledger.end(q, m, code)
+        self._ledger.end_by_owner(q, m, code)
 
     def stored(self, e: Stored) -> None:
         q = self._queues[e.queue]
@@ -147,10 +149,7 @@ class Ending:
     # How a message may end
 
     def _again(self, q: Queue, id: str, what: str, e: Event) -> None:
-        """Something is said of a message after its end."""
-        how, about = self._ledger.ended(q, id)
-        rule = "confirmed_settle_lost" if how in ("acked", "none") else "ended_twice"
-        self._ledger.violate(rule, f"{what} after it ended as {how}: {id}", about, e)
+        self._ledger.after_end(q, id, what, "confirmed_settle_lost", "ended_twice", e)
 
     def _not_out(self, m: Msg, why: str) -> None:
         if why in _NOT_OUT and not m.settles and self._ledger.holds(m):
@@ -196,9 +195,9 @@ class Ending:
             self._ledger.violate("dead_cause", message, m)
 
     def _arrive(self, m: Msg, to: Queue, e: Moved) -> None:
-        there = Msg(
-            e.new_id, to.name, m.home, m.uid, m.pub, m.key, e.seq, acked=True, trail=list(m.trail)
-        )
+        there = Msg(e.new_id, to.name, m.home, True, m.uid, m.pub, m.key, e.seq)
+        there.acked = True
+        there.trail = list(m.trail)
         there.crashes = len(self._ledger.crashes)
         to.live[e.new_id] = there
         if m.pub is not None:

@@ -96,7 +96,8 @@ class Publish(Event, frozen=True):
     producer_seq: int | None = None
     """Its idempotence number; None when it has none."""
     order: int = 0
-    """Its place among what this producer sent over one session; 0 claims no order."""
+    """Its place among what this producer sent over one session. 0 claims no order: so must a
+    repetition, it comes after others that were sent later."""
     expires: bool = False
     """It has a time to live."""
 
@@ -216,6 +217,7 @@ class Moved(Event, frozen=True):
     id: str
     to: str
     new_id: str
+    uid: str
     seq: int = 0
 
 

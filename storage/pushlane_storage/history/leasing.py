@@ -23,7 +23,8 @@ from pushlane_storage.history.event import (
 from pushlane_storage.history.ledger import (
     ACKED,
     CODE_MASK,
-    NONE,
+    DELIVERED,
+    SETTLED,
     TOMB_SHIFT,
     Ledger,
     Msg,
@@ -33,9 +34,21 @@ from pushlane_storage.history.ledger import (
 from pushlane_storage.history.ordering import Ordering
 from pushlane_storage.history.publishing import Publishing
 
+KEPT_LOST = 10_000
+"""Lost receipts kept before those that were voided are sorted out."""
+
 
 class Leasing:
-    __slots__ = ("_ledger", "_ops", "_ordering", "_publishing", "_queues", "_receipts", "_subs")
+    __slots__ = (
+        "_ledger",
+        "_lost",
+        "_ops",
+        "_ordering",
+        "_publishing",
+        "_queues",
+        "_receipts",
+        "_subs",
+    )
 
     def __init__(self, ledger: Ledger, publishing: Publishing) -> None:
         self._ledger = ledger
@@ -45,6 +58,8 @@ class Leasing:
         self._receipts = ledger.receipts
         self._ops = ledger.settle_ops
         self._subs = ledger.subs
+        self._lost: dict[str, Msg] = {}
+        """Receipts called lost under the present owner."""
 
     # Grants
 
@@ -75,6 +90,8 @@ class Leasing:
             self._supersede(m, e)
         attempt = e.attempt
         if ledger.server:
+            if fence >> EPOCH_SHIFT not in ledger.owners:
+                ledger.violate("fence", f"fence {fence} is of an epoch that nobody opened", m)
             if attempt != m.attempts + 1:
                 self._miscounted(m, e)
             m.attempts = attempt - 1
@@ -109,9 +126,8 @@ class Leasing:
         m = q.live.get(e.id)
         if m is None:
             if e.id in q.gone:
-                how, about = self._ledger.ended(q, e.id)
-                rule = "confirmed_settle_lost" if how in ("acked", "none") else "ended_twice"
-                self._ledger.violate(rule, f"voided after it ended as {how}", about, e)
+                rules = "confirmed_settle_lost", "ended_twice"
+                self._ledger.after_end(q, e.id, "voided", *rules, e)
             return
         m.trail.append(e)
         counted = m.attempts
@@ -139,19 +155,34 @@ class Leasing:
         if m is not None:
             m.trail.append(e)
             self._ledger.release(m)
+            self._lost[e.receipt] = m
+            if len(self._lost) > KEPT_LOST:
+                self._lost = {r: m for r, m in self._lost.items() if m.out and m.receipt == r}
+
+    def opened(self) -> None:
+        """A new owner serves. It knows no permits, and of leases what is durable or cached.
+
+        So a lease that its predecessor called lost, without living to void it, may be good again.
+        """
+        for receipt, m in self._lost.items():
+            if m.out and m.receipt == receipt:
+                self._receipts[receipt] = m
+        self._lost.clear()
+        for name, sub in self._subs.items():
+            self._subs[name] = Sub(sub.session, sub.credit)
 
     # Settles
 
     def settle(self, e: Settle) -> None:
         m = self._receipts.get(e.receipt)
         if m is None:
-            self._ops[e.op] = (None, 0, e)
+            self._ops[e.op] = (None, e)
             return
         if e.session and e.session != m.session:
             self._ledger.report.note("foreign_settle")
-            self._ops[e.op] = (None, 0, e)
+            self._ops[e.op] = (None, e)
             return
-        self._ops[e.op] = (m, m.fence, e)
+        self._ops[e.op] = (m, e)
         kind = e.kind
         if kind == "extend":
             return
@@ -172,7 +203,7 @@ class Leasing:
         if asked is None:
             self._ledger.violate("malformed", "an answer to no settle", None, e)
             return
-        m, fence, settle = asked
+        m, settle = asked
         result = e.result
         if result == "ok":
             if m is None:
@@ -181,16 +212,16 @@ class Leasing:
             if m.opens != self._ledger.opens:
                 self._ledger.report.note("honoured")
             if settle.kind == "ack":
-                self._acked(m, fence, e)
+                self._acked(m, settle.receipt, e)
             elif settle.kind != "extend":
-                self._returned(m, fence, settle, e)
+                self._returned(m, settle, e)
         elif result == "duplicate":
             self._ledger.report.note("duplicate_settle")
-            if m is not None and m.fence == fence:
+            if m is not None and m.receipt == settle.receipt:
                 self._repeated(m, settle, e)
         elif result == "lease_lost":
             self._ledger.report.note("lease_lost")
-            if m is not None and m.fence == fence and settle.kind == "ack" and m.doubt:
+            if m is not None and m.receipt == settle.receipt and settle.kind == "ack" and m.doubt:
                 m.doubt -= 1
         else:
             self._ledger.report.note("settle_unknown")
@@ -223,19 +254,17 @@ class Leasing:
         ledger = self._ledger
         tomb = q.gone[e.id]
         code, fence = tomb & CODE_MASK, tomb >> TOMB_SHIFT
-        how, about = ledger.ended(q, e.id)
         if e.ack_none:
-            if code == NONE:
-                q.gone[e.id] = tomb | ACKED
+            if code == SETTLED:
+                q.gone[e.id] = tomb | DELIVERED
                 return
-        elif not ledger.server and e.fence <= fence:
+        elif not ledger.server and (e.fence <= fence or code == DELIVERED):
             ledger.report.note("late")
             return
-        elif ledger.zombie(e.fence, fence) or (code > ACKED and ledger.outdated(e.fence)):
+        elif ledger.zombie(e.fence, fence):
             ledger.report.note("zombie")
             return
-        rule = "grant_after_ack" if code <= ACKED else "grant_after_end"
-        ledger.violate(rule, f"granted after it ended as {how}", about, e)
+        ledger.after_end(q, e.id, "granted", "grant_after_ack", "grant_after_end", e)
 
     def _at_most_once(self, q: Queue, m: Msg, e: Grant) -> None:
         """A delivery that needs no ack: settled before it left."""
@@ -245,7 +274,7 @@ class Leasing:
             self._ledger.violate("transfer", "granted while it is leaving", m)
         if m.key is not None:
             self._ordering.granted(q, m, m.key, e)
-        self._ledger.end(q, m, ACKED)
+        self._ledger.end_by_owner(q, m, DELIVERED)
 
     def _unusual(self, m: Msg, e: Grant) -> None:
         """What is no new grant: sent again, overtaken by a newer one, a zombie's, or wrong."""
@@ -271,7 +300,7 @@ class Leasing:
         ledger = self._ledger
         epoch = e.fence >> EPOCH_SHIFT
         if ledger.server:
-            if epoch > m.fence >> EPOCH_SHIFT and epoch in ledger.owners:
+            if epoch > m.fence >> EPOCH_SHIFT:
                 ledger.report.note("takeover")
             else:
                 message = f"granted again while fence {m.fence} is neither settled nor voided"
@@ -302,23 +331,23 @@ class Leasing:
                 self._ledger.violate("attempts", message, m)
             m.deliveries = e.deliveries
 
-    def _acked(self, m: Msg, fence: int, e: Verdict) -> None:
+    def _acked(self, m: Msg, receipt: str, e: Verdict) -> None:
         ledger = self._ledger
-        if m.fence != fence or (m.ended < 0 and not m.out):
+        if m.ended > ACKED:
+            ledger.violate("ended_twice", "acked after it ended another way", m, e)
+        elif m.receipt != receipt or (m.ended < 0 and not m.out):
             ledger.violate("stale_settle", "acked under a voided or superseded receipt", m, e)
-        elif m.ended < 0:
+        elif m.ended < 0:  # else the server's own event, or another answer, came first
             m.trail.append(e)
             ledger.end(self._queues[m.queue], m, ACKED)
-        elif m.ended != ACKED:  # else the server's own event, or another answer, came first
-            ledger.violate("ended_twice", "acked after it ended another way", m, e)
 
-    def _returned(self, m: Msg, fence: int, settle: Settle, e: Verdict) -> None:
+    def _returned(self, m: Msg, settle: Settle, e: Verdict) -> None:
         """A confirmed nack or reject: what follows from it must be durable already."""
         m.trail.append(e)
         if m.ended >= 0:
             return
         reject = settle.kind == "reject"
-        if m.fence != fence:
+        if m.receipt != settle.receipt:
             if reject:  # like an ack, it is the last word on a message
                 self._ledger.violate("stale_settle", "rejected under a superseded receipt", m)
             return

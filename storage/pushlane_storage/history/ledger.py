@@ -29,9 +29,20 @@ TRAIL = 40
 PRUNE = 10_000
 """Dedup ids of a queue before those past their window are looked for and forgotten."""
 
-CODES = ("none", "acked", "dead", "redriven", "moved", "expired", "dropped", "purged")
-"""How a message ended. `none`: settled as acked for a delivery that needs no ack, not yet seen."""
-NONE, ACKED = 0, 1
+CODES = (
+    "settled",
+    "acked",
+    "delivered",
+    "dead",
+    "redriven",
+    "moved",
+    "expired",
+    "dropped",
+    "purged",
+)
+"""How a message ended. `settled` is acked, perhaps for a delivery that needs no ack and was not
+seen yet; `delivered` is by such a delivery."""
+SETTLED, ACKED, DELIVERED = 0, 1, 2
 CODE_MASK, NAMELESS, TOMB_SHIFT = 15, 16, 5
 """A tombstone is fence << TOMB_SHIFT | NAMELESS (its uid was never known) | code."""
 
@@ -67,6 +78,8 @@ class Msg(msgspec.Struct, gc=False):
     queue: str
     home: str
     """The queue that it was published to."""
+    transferred: bool = False
+    """It came here from another queue."""
     uid: str = ""
     """Empty while only its id is known."""
     pub: Pub | None = None
@@ -74,6 +87,8 @@ class Msg(msgspec.Struct, gc=False):
     seq: int = 0
     acked: bool = False
     """Its publish was acknowledged."""
+    fresh: bool = False
+    """… and not as a duplicate."""
     answered: int = 0
     """Its publish was the n-th one answered."""
     crashes: int = 0
@@ -130,6 +145,8 @@ class Identity(msgspec.Struct, gc=False):
     id: str
     at: int
     """No later than when its message was stored."""
+    before: str = ""
+    """The id that it stood for before: an answer that names it may come late."""
 
 
 class Queue(msgspec.Struct, gc=False):
@@ -142,7 +159,7 @@ class Queue(msgspec.Struct, gc=False):
     gone: dict[str, int] = {}
     keys: dict[str, KeyOrder] = {}
     dedups: dict[tuple[str | None, str], Identity] = {}
-    producers: dict[str | None, dict[int, str]] = {}
+    producers: dict[str | None, dict[int | None, str]] = {}
     prune_at: int = PRUNE
     pruned: bool = False
     """Some dedup ids were forgotten."""
@@ -166,8 +183,8 @@ class Queues(dict[str, Queue]):
         return queue
 
 
-Asked = tuple[Msg | None, int, Settle]
-"""A settle under way: the message whose valid receipt it had (None: it had none), the fence."""
+Asked = tuple[Msg | None, Settle]
+"""A settle under way, and the message whose valid receipt it had (None: it had none)."""
 
 
 class Ledger:
@@ -185,7 +202,7 @@ class Ledger:
         "quiesce",
         "receipts",
         "recent",
-        "redriven",
+        "redriven_unseen",
         "report",
         "server",
         "settle_ops",
@@ -209,7 +226,8 @@ class Ledger:
         """By epoch: the nodes that opened it and did not crash since."""
         self.epoch = 0
         self.opens = 0
-        self.redriven = False
+        self.redriven_unseen = False
+        """A client's history in which messages may have come back from dead letters."""
         self.quiesce: Quiesce | None = None
 
     def violate(self, rule: str, message: str, about: Msg | None, *events: Event) -> None:
@@ -252,6 +270,11 @@ class Ledger:
             if not pub.live:
                 self.forget(pub)
 
+    def end_by_owner(self, q: Queue, m: Msg, code: int) -> None:
+        """An end that needed no grant: its tombstone tells what a zombie may not know of."""
+        m.fence = max(m.fence, self.epoch << EPOCH_SHIFT)
+        self.end(q, m, code)
+
     def forget(self, pub: Pub) -> None:
         """Drop a logical message of which nothing more can come."""
         if not (pub.live or pub.pending or pub.unknown):
@@ -280,11 +303,17 @@ class Ledger:
             while waiting and waiting[0].ended >= 0:
                 waiting.popleft()
 
-    def ended(self, q: Queue, id: str) -> tuple[str, Msg | None]:
-        """How a message ended, and its record if that is still there."""
+    def after_end(self, q: Queue, id: str, what: str, acked: str, other: str, e: Event) -> None:
+        """Something is said of a message after its end: the rule depends on how it ended."""
         code = q.gone[id] & CODE_MASK
+        rule = acked if code <= DELIVERED else other
+        message = f"{id} is {what} after it ended as {CODES[code]}"
+        self.violate(rule, message, self.remembered(q, id), e)
+
+    def remembered(self, q: Queue, id: str) -> Msg | None:
+        """The record of a message that ended a short while ago."""
         records = (m for m in reversed(self.recent) if m.id == id and m.queue == q.name)
-        return CODES[code], next(records, None)
+        return next(records, None)
 
     def zombie(self, fence: int, newest: int) -> bool:
         """Whether a grant below the newest one is a predecessor's that doesn't know it is over.
@@ -302,7 +331,8 @@ class Ledger:
     def holds(self, m: Msg) -> bool:
         """Whether somebody certainly holds a valid lease, granted by the newest owner."""
         return (
-            m.out
+            self.server
+            and m.out
             and m.opens == self.opens
             and m.fence >> EPOCH_SHIFT >= self.epoch
             and self.receipts.get(m.receipt) is m

@@ -65,6 +65,7 @@ class Publishing:
         else:
             self._answered_known(q, m, pub, e)
         m.acked = True
+        m.fresh = m.fresh or not e.duplicate
         m.answered = ledger.answers
         m.crashes = len(ledger.crashes)
 
@@ -79,7 +80,7 @@ class Publishing:
             self._ledger.report.note("publish_unknown")
             return
         pub.requests -= 1
-        if pub.ids > pub.requests:
+        if pub.ids > pub.requests and not self._ledger.redriven_unseen:
             self._ledger.violate("phantom", "refused, but stored", None, pub.first, e)
         self._ledger.forget(pub)
 
@@ -90,7 +91,7 @@ class Publishing:
             self._ledger.violate("phantom", f"no publish explains {uid!r}", None, event)
             return None
         home = pub.first.queue
-        m = Msg(id, q.name, home, seq=seq, trail=[pub.first])
+        m = Msg(id, q.name, home, home != q.name, seq=seq, trail=[pub.first])
         if home == q.name:
             self._bind(q, m, pub, event)
             return m
@@ -121,9 +122,11 @@ class Publishing:
         pub.live += 1
         if m.key is not None and ledger.server:
             ledger.enqueue(q, m)
-        if m.home != m.queue or (pub.moved and ledger.redriven):
-            return  # it came by a transfer: no request stored it here
+        if m.transferred:
+            return
         pub.ids += 1
+        if ledger.redriven_unseen:
+            return
         if not self._identify(q, pub, m.id, event):
             return
         if pub.ids > pub.requests:
@@ -138,7 +141,7 @@ class Publishing:
         if ledger.server or not (q.name == source.dead_letter or source.allowed & TRANSFERS):
             ledger.violate("phantom", f"published to {m.home}, met in {q.name}", m, event)
             return None
-        if pub.moved and pub.requests == 1 and not ledger.redriven:
+        if pub.moved and pub.requests == 1 and not ledger.redriven_unseen:
             ledger.violate("transfer", f"{m.uid or m.id} twice in {q.name}", m, event)
         pub.moved = m.id
         self._bind(q, m, pub, event)
@@ -164,21 +167,22 @@ class Publishing:
         elif m.uid != uid:
             ledger.violate("phantom", "answered with another message's id", m, pub.first, e)
             return
-        elif m.acked:
+        elif m.fresh:
             ledger.violate("dedup", "a repeat, but answered as new", m, e)
         self._identify(q, pub, e.id, e)
 
     def _answered_after_end(self, q: Queue, pub: Pub, e: Published) -> None:
         """The answer names a message that has ended: is it this publish's, or was it swallowed?"""
         first = pub.first
-        known = self._known(q, first)
-        if not self._identify(q, pub, e.id, e) or known == e.id or q.gone[e.id] & NAMELESS:
+        known = self._knows(q, first, e.id)
+        if not self._identify(q, pub, e.id, e) or known or q.gone[e.id] & NAMELESS:
             return
-        own = q.pruned if e.duplicate else pub.ids
+        ledger = self._ledger
+        own = q.pruned or ledger.redriven_unseen if e.duplicate else pub.ids
         if not own:
             rule = "dedup" if e.duplicate else "phantom"
-            about = self._ledger.ended(q, e.id)[1]
-            self._ledger.violate(rule, "answered with another message's id", about, first, e)
+            about = ledger.remembered(q, e.id)
+            ledger.violate(rule, "answered with another message's id", about, first, e)
 
     def _ask(self, q: Queue, e: Publish) -> None:
         """A dedup id's window begins no earlier than it is first asked for."""
@@ -191,51 +195,77 @@ class Publishing:
             q.pruned = q.pruned or len(q.dedups) < before
             q.prune_at = max(q.prune_at, 2 * len(q.dedups))
 
-    def _known(self, q: Queue, first: Publish) -> str:
-        """The id that an equal publish was seen to get; empty when none was."""
+    def _knows(self, q: Queue, first: Publish, id: str) -> bool:
+        """Whether an equal publish was seen to get this id."""
         if first.dedup is not None:
             known = q.dedups.get((first.key, first.dedup))
-            if known is not None and known.id:
-                return known.id
-        if first.producer_seq is not None:
-            return q.producers.get(first.producer, {}).get(first.producer_seq, "")
-        return ""
+            if known is not None and id in (known.id, known.before):
+                return True
+        ids = q.producers.get(first.producer)
+        return ids is not None and ids.get(first.producer_seq) == id
 
     def _identify(self, q: Queue, pub: Pub, id: str, event: Event) -> bool:
-        """Publishes with equal dedup ids or producer sequences have one id."""
+        """Publishes with equal dedup ids or producer sequences have one id.
+
+        A sequence is remembered with what was stored under it. Of a duplicate nothing is: its
+        sequence may be new, and its dedup id another producer's. So a duplicate's id must be
+        known by one of them, a new one's must not clash with either.
+        """
         first = pub.first
         duplicate = type(event) is Published and event.duplicate
-        if first.dedup is not None:
-            key = (first.key, first.dedup)
-            known = q.dedups.get(key)
-            # A duplicate's message was stored before the publish that shows it to us.
-            since = LONG_AGO if duplicate else first.at
-            if known is None:
-                q.dedups[key] = Identity(id, since)
-            elif not known.id:
-                known.id = id
-            elif known.id != id:
-                if event.at - known.at < q.config.dedup_window_ms:
-                    return self._two_ids(q, first, id, known.id, event)
-                known.id, known.at = id, since
+        by_seq = by_dedup = None
         if first.producer_seq is not None:
-            ids = q.producers.setdefault(first.producer, {})
-            other = ids.setdefault(first.producer_seq, id)
-            if other != id:
-                return self._two_ids(q, first, id, other, event)
-            if len(ids) > PRODUCER_WINDOW:
-                del ids[next(iter(ids))]
-                q.pruned = True
-        elif duplicate and first.dedup is None:
+            by_seq = self._by_seq(q, first, id, duplicate)
+        if first.dedup is not None:
+            by_dedup = self._by_dedup(q, first, id, duplicate, event)
+        elif duplicate and first.producer_seq is None:
             message = "a duplicate, but it has nothing to be recognised by"
             self._ledger.violate("dedup", message, None, first, event)
             return False
-        return True
-
-    def _two_ids(self, q: Queue, first: Publish, id: str, other: str, event: Event) -> bool:
+        if by_seq is None and by_dedup is None:
+            return True
+        others = {by_seq, by_dedup} - {None, id}
+        if not others or (duplicate and id in (by_seq, by_dedup)):
+            return True
+        other = min(filter(None, others))
         message = f"{first.uid!r} is {id}, an equal publish was {other}"
         self._ledger.violate("dedup", message, q.live.get(other), first, event)
         return False
+
+    def _by_seq(self, q: Queue, first: Publish, id: str, duplicate: bool) -> str | None:
+        """The id that was stored under the producer's sequence, if that is known."""
+        assert first.producer_seq is not None
+        ids = q.producers.setdefault(first.producer, {})
+        known = ids.get(first.producer_seq)
+        if known is None and not duplicate:
+            ids[first.producer_seq] = id
+            if len(ids) > PRODUCER_WINDOW:
+                del ids[next(iter(ids))]
+                q.pruned = True
+        return known
+
+    def _by_dedup(
+        self, q: Queue, first: Publish, id: str, duplicate: bool, event: Event
+    ) -> str | None:
+        """The id that the dedup id stands for, if it still must."""
+        assert first.dedup is not None
+        key = (first.key, first.dedup)
+        known = q.dedups.get(key)
+        # A duplicate's message was stored before the publish that shows it to us.
+        since = LONG_AGO if duplicate else first.at
+        if known is None:
+            q.dedups[key] = Identity(id, since)
+        elif id in (known.id, known.before):
+            return id
+        elif not known.id:
+            known.id = id
+            if duplicate and q.pruned:  # perhaps its window began before we forgot it
+                known.at = LONG_AGO
+        elif event.at - known.at < q.config.dedup_window_ms:
+            return known.id
+        else:
+            known.before, known.id, known.at = known.id, id, since
+        return None
 
 
 def _same(a: Publish, b: Publish) -> bool:

@@ -23,7 +23,8 @@ RULES: dict[str, str] = {
     "grant_after_end": "no grant after a message ended other than by an ack",
     "confirmed_settle_lost": "a confirmed settle stands: the message is not stored, granted, "
     "voided or dead in spite of it",
-    "fence": "the fence grows with each grant of a message, across crashes",
+    "fence": "the fence grows with each grant of a message, across crashes, and is of an epoch "
+    "that was opened",
     "key_order": "messages of one key are granted in publish order, each only after all before "
     "it ended or left",
     "attempts": "attempts count starts and deliveries count grants, never above the truth or "

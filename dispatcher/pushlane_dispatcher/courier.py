@@ -1,0 +1,129 @@
+"""The courier: takes deliveries to their sinks, in order, after the lease cache knows of them.
+
+While the cache is asked the next round gathers, so that a busy shard asks once for many. What
+ended is told to the cache when no delivery waits: it is never urgent. A cache that missed
+something (it failed, or came back empty) is told everything that is out.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from pushlane_dispatcher.core.effects import Deliver, Forget, Lost, Receipts, Remember, Run
+from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.life import State
+from pushlane_dispatcher.core.runs import make_runs
+from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.lease_guard import LeaseGuard
+from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.sink import Sink
+from pushlane_leases.interface import LeaseRun, ReceiptRun
+from pushlane_storage.bucket import ShardKey
+
+
+def cache_name(key: ShardKey) -> str:
+    """What a shard is called in the lease cache."""
+    return f"{key.queue_id}/{key.shard}"
+
+
+def hand_over(effect: Deliver | Lost) -> None:
+    """To the sink. A subscription that only the lease cache remembered has none yet."""
+    sink: Sink | None = effect.subscription.token
+    if sink is None:
+        return
+    if type(effect) is Deliver:
+        sink.deliver(effect.runs, effect.again)
+    else:
+        sink.lost(effect.receipts)
+
+
+class Courier:
+    def __init__(self, shard: Shard, guard: LeaseGuard, settings: Settings) -> None:
+        self._shard = shard
+        self._guard = guard
+        self._name = cache_name(shard.key)
+        self._forgets = settings.forgets
+        self._known: int | None = guard.generation
+        """The cache's generation that was told everything; None: it missed something."""
+        self._queue: list[tuple[Deliver | Lost | Remember, int]] = []
+        self._ended: list[Receipts] = []
+        self.busy = False
+        """Something waits, or is under way: `run` is to be running."""
+
+    def add(self, effect: Deliver | Lost | Remember) -> None:
+        self._queue.append((effect, effect.subscription.generation))
+
+    def forget(self, effect: Forget) -> None:
+        self._ended += effect.receipts
+
+    def begin(self) -> bool:
+        """Whether `run` must be started now."""
+        starts = not self.busy and bool(self._queue or self._ended)
+        self.busy = self.busy or starts
+        return starts
+
+    async def run(self) -> None:
+        """Until nothing waits. `StaleEpoch` comes through."""
+        while self._queue or self._ended:
+            await self._round()
+            if self._ended and (not self._queue or len(self._ended) >= self._forgets):
+                ended, self._ended = self._ended, []
+                receipts = [ReceiptRun(*run) for run in ended]
+                await self._guard.release(self._name, self._shard.epoch, receipts)
+        self.busy = False
+
+    async def _round(self) -> None:
+        batch, self._queue = self._queue, []
+        runs = [run for effect, _ in batch for run in self._lease_runs(effect)]
+        if runs:
+            await self._remember(runs)
+        for effect, generation in batch:
+            if type(effect) is Lost or type(effect) is Deliver:
+                # After a detach the rest is the resume's: it sends again what was not listed.
+                if effect.subscription.generation == generation:
+                    hand_over(effect)
+
+    async def _remember(self, runs: list[LeaseRun]) -> None:
+        generation = self._guard.generation
+        if self._known != generation:
+            runs = self._everything()
+        told = await self._guard.grant(self._name, self._shard.epoch, runs)
+        self._known = generation if told else None
+
+    def _lease_runs(self, effect: Deliver | Lost | Remember) -> list[LeaseRun]:
+        subscription = effect.subscription
+        if type(effect) is Deliver and not effect.again and not subscription.ack_none:
+            return [self._lease_run(subscription, run) for run in effect.runs]
+        if type(effect) is Remember:
+            return [self._lease_run(subscription, run) for run in effect.runs]
+        return []
+
+    def _everything(self) -> list[LeaseRun]:
+        return [
+            self._lease_run(subscription, run)
+            for subscription in self._shard.consumers.subscriptions.values()
+            for (deadline, _), entries in groupby(subscription.held.values(), key=_alike)
+            for run in make_runs(list(entries), deadline)
+        ]
+
+    def _lease_run(self, subscription: Subscription, run: Run) -> LeaseRun:
+        entry = subscription.held.get(run.n)
+        return LeaseRun(
+            subscription.prefix,
+            run.n,
+            len(run.messages),
+            run.lane,
+            run.seq,
+            run.fence,
+            subscription.session,
+            run.attempt - 1,
+            run.deliveries,
+            entry is not None and entry.state is State.LEASED,
+            subscription.lease_ms,
+            run.deadline + self._shard.offset,
+        )
+
+
+def _alike(entry: Entry) -> tuple[int, State]:
+    return entry.deadline, entry.state

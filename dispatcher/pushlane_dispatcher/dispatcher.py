@@ -1,0 +1,266 @@
+"""The dispatcher: queues by name, their shards opened when they are needed.
+
+    async with open_dispatcher(store, leases) as dispatcher:
+        queue = await dispatcher.open("default", "orders", create=True)
+        await queue.publish([...])
+
+Every task of it lives inside that block. Leaving it in good order closes the shards: what was
+accepted is stored and answered. An error or a cancellation ends them at once, with their callers
+told that the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from pushlane.wire.errors import BadRequest, Conflict, NotFound
+from pushlane_dispatcher.clock import Clock
+from pushlane_dispatcher.config import own_dead_letter
+from pushlane_dispatcher.core.explain import Explanation, Stats
+from pushlane_dispatcher.core.ident import parse_id
+from pushlane_dispatcher.endings import find_ending
+from pushlane_dispatcher.lease_guard import LeaseGuard
+from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.publication import Publication
+from pushlane_dispatcher.queues import Name, Queues, store_answers
+from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.shard_runner import ShardRunner
+from pushlane_dispatcher.shards import Shards
+from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.tools import Tools
+from pushlane_dispatcher.transfers import Send
+from pushlane_leases.interface import LeaseCache
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import Store
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig, QueueRow
+
+
+@asynccontextmanager
+async def open_dispatcher(
+    store: Store,
+    leases: LeaseCache | None = None,
+    *,
+    clock: Clock | None = None,
+    settings: Settings | None = None,
+    owner: str | None = None,
+    **tools: Any,
+) -> AsyncIterator[Dispatcher]:
+    """`owner` names this process in the slots' rows; `tools` are further fields of `Tools`."""
+    clock = clock or Clock()
+    settings = settings or Settings()
+    guard = None if leases is None else LeaseGuard(leases, clock, settings)
+    kit = Tools(store, guard, clock, settings, **tools)
+    error: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        dispatcher = Dispatcher(kit, nursery, owner or f"node-{secrets.token_hex(8)}")
+        nursery.start_soon(dispatcher.sweep)
+        try:
+            yield dispatcher
+            await dispatcher.aclose()
+        except Exception as raised:
+            error = raised  # not from inside the nursery: it would come out in a group
+        nursery.cancel_scope.cancel()
+    if error is not None:
+        raise error
+
+
+class Dispatcher:
+    def __init__(self, tools: Tools, nursery: trio.Nursery, owner: str) -> None:
+        self._tools = tools
+        self.clock = tools.clock
+        self.leases = tools.leases
+        self._queues = Queues(tools)
+        self._shards = Shards(tools, nursery, owner, self._make_send, self._shard_stopped)
+        self._open: dict[Name, OpenQueue] = {}
+        self._locks: dict[Name, tuple[trio.Lock, int]] = {}
+
+    @property
+    def open_shards(self) -> int:
+        return len(self._shards)
+
+    async def aclose(self) -> None:
+        """Finish what was accepted and close every shard. Nothing opens any more."""
+        await self._shards.close()
+
+    async def sweep(self) -> None:
+        """A task: closes what nobody uses."""
+        idle_ms = self._tools.settings.idle_ms
+        while True:
+            await trio.sleep(idle_ms / 2000)
+            await self._shards.close_idle(idle_ms)
+
+    # Using queues
+
+    async def open(self, tenant: str, name: str, *, create: bool = False) -> OpenQueue:
+        """A queue with all its shards open. `create`: with defaults, when there is none."""
+        found = self._open.get((tenant, name))
+        if found is not None and found.running:
+            return found
+        if create:
+            await self.ensure(tenant, name, QueueConfig())
+        async with self._lock(tenant, name):
+            row = await self._queues.get(tenant, name)
+            dead_letter = await self._queues.dead_letter(row)
+            runners = await self._open_shards(row, dead_letter)
+            opened = OpenQueue(row, runners, self._tools.chance)
+            self._open[tenant, name] = opened
+            return opened
+
+    async def _open_shards(self, row: QueueRow, dead_letter: str | None) -> list[ShardRunner]:
+        """One after the other is begun, all recover together."""
+        count = row.config.shards
+        if count == 1:
+            return [await self._shards.open(row, 0, dead_letter)]
+        runners: dict[int, ShardRunner] = {}
+        faults: list[Exception] = []
+
+        async def open_one(number: int) -> None:
+            try:
+                runners[number] = await self._shards.open(row, number, dead_letter)
+            except Exception as error:
+                faults.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(count):
+                nursery.start_soon(open_one, number)
+        if faults:
+            raise faults[0]
+        return [runners[number] for number in range(count)]
+
+    async def publish(
+        self,
+        tenant: str,
+        name: str,
+        messages: list[Message],
+        lanes: Sequence[int] | None = None,
+        *,
+        create: bool = False,
+    ) -> Publication:
+        return await (await self.open(tenant, name, create=create)).publish(messages, lanes)
+
+    async def purge(self, tenant: str, name: str) -> None:
+        await (await self.open(tenant, name)).purge()
+
+    async def redrive(self, tenant: str, name: str, count: int, to: str | None = None) -> int:
+        """Send up to `count` dead letters back to where they came from, or to another queue."""
+        if count < 1:
+            raise BadRequest(f"count is {count}: at least 1")
+        if to == name:
+            raise BadRequest("dead letters can't be redriven to the queue they are in")
+        if to is not None:
+            await self._queues.get(tenant, to)
+        return (await self.open(tenant, name)).redrive(count, to)
+
+    async def stats(self, tenant: str, name: str) -> Stats:
+        return (await self.open(tenant, name)).stats()
+
+    async def explain(self, tenant: str, name: str, message_id: str) -> Explanation:
+        """Where a message stands and why, or how it ended."""
+        place = parse_id(message_id)
+        queue = await self.open(tenant, name)
+        if place.queue_id != queue.row.id or not 0 <= place.shard < len(queue.runners):
+            raise NotFound(f"no message of queue {name} has this id")
+        found = queue.runners[place.shard].explain(place.lane, place.seq)
+        if found.state != "unknown":
+            return found
+        key = ShardKey(place.queue_id, place.shard)
+        with store_answers(name):
+            ending = await find_ending(self._tools.store, key, place.lane, place.seq)
+        return ending or found
+
+    # Managing queues
+
+    async def create(self, tenant: str, name: str, config: QueueConfig | None = None) -> QueueRow:
+        """A new queue; `Conflict` when there is one of this name."""
+        row = await self._queues.create(tenant, name, config or QueueConfig())
+        await self._reconfigure_target(row)
+        return row
+
+    async def ensure(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        """The queue of this name, made with this configuration when there is none."""
+        try:
+            return await self._queues.get(tenant, name)
+        except NotFound:
+            pass
+        try:
+            return await self.create(tenant, name, config)
+        except Conflict:  # somebody was faster, or it is being deleted
+            return await self._queues.get(tenant, name)
+
+    async def get(self, tenant: str, name: str) -> QueueRow:
+        return await self._queues.get(tenant, name)
+
+    async def list(self, tenant: str, after: str = "", limit: int = 100) -> list[QueueRow]:
+        return await self._queues.list(tenant, after, limit)
+
+    async def update(
+        self, tenant: str, name: str, config: QueueConfig, version: int | None = None
+    ) -> QueueRow:
+        """Replace the configuration, also that of open shards."""
+        old = await self._queues.read(tenant, name)
+        async with self._lock(tenant, name):
+            row = await self._queues.update(tenant, name, config, version)
+        await self._reconfigure(tenant, name)
+        await self._reconfigure_target(old)
+        await self._reconfigure_target(row)
+        return row
+
+    async def delete(self, tenant: str, name: str) -> None:
+        """Delete a queue and all that it stored. Repeat it when it failed half-way."""
+        async with self._lock(tenant, name):
+            row = await self._queues.mark_deleting(await self._queues.read(tenant, name))
+            await self._shards.close_queue(row, Stop.DELETED)
+            await self._queues.remove(row)
+        await self._reconfigure_target(row)
+
+    async def _reconfigure_target(self, row: QueueRow) -> None:
+        """A queue that becomes a dead-letter queue loses its own, and the other way round."""
+        target = own_dead_letter(row.name, row.config)
+        if target is not None:
+            await self._reconfigure(row.tenant, target)
+
+    async def _reconfigure(self, tenant: str, name: str) -> None:
+        async with self._lock(tenant, name):
+            opened = self._open.get((tenant, name))
+            if opened is None:
+                return
+            opened.row = await self._queues.get(tenant, name)
+            dead_letter = await self._queues.dead_letter(opened.row)
+            for runner in opened.runners:
+                runner.configure(opened.row.config, dead_letter)
+
+    # Behind the scenes
+
+    def _shard_stopped(self, row: QueueRow) -> None:
+        found = self._open.get((row.tenant, row.name))
+        if found is not None and found.row.id == row.id:
+            del self._open[row.tenant, row.name]
+
+    def _make_send(self, tenant: str) -> Send:
+        async def send(to: str, messages: list[Message]) -> list[bool]:
+            if any(message.dead is not None for message in messages):
+                limit = self._tools.limits.message_bytes
+                await self.ensure(tenant, to, QueueConfig(dead_letter="", max_message_bytes=limit))
+            publication = await self.publish(tenant, to, messages)
+            return [id is not None for id in publication.ids]
+
+        return send
+
+    @asynccontextmanager
+    async def _lock(self, tenant: str, name: str) -> AsyncIterator[None]:
+        """One at a time opens, changes or deletes a queue."""
+        lock, users = self._locks.get((tenant, name), (trio.Lock(), 0))
+        self._locks[tenant, name] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop((tenant, name))
+            if users > 1:
+                self._locks[tenant, name] = lock, users - 1

@@ -1,0 +1,357 @@
+"""The engine: a shard's own task. It carries out what the core asks for.
+
+Callers change the core with plain calls and `wake` the engine; nothing happens inside their
+calls. A *pump* takes the core's effects and begins them all: what needs no I/O is done on the
+spot, the rest in child tasks that pump again when they are done. So there is no hop and no task
+per message, and while the store is busy the next group gathers in the core.
+
+It ends in one of two ways: `close` lets it finish what it accepted, `stop` ends it here and now.
+Either way everybody who still waits is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import Any
+
+import msgspec
+import trio
+
+from pushlane.wire.errors import Unavailable
+from pushlane_dispatcher.core.effects import (
+    Append,
+    Deliver,
+    Done,
+    Drop,
+    Effect,
+    Fetch,
+    Forget,
+    Lost,
+    Mark,
+    Page,
+    Published,
+    PublishTicket,
+    Remember,
+    Schedule,
+    Settle,
+    SettleTicket,
+    Transfer,
+)
+from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.courier import Courier, hand_over
+from pushlane_dispatcher.repeat import Undecided, until_decided, until_done
+from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.tools import Tools
+from pushlane_dispatcher.transfers import Send, Transfers
+from pushlane_leases.interface import StaleEpoch
+from pushlane_storage.interface import Fenced
+
+log = logging.getLogger(__name__)
+
+Ticket = PublishTicket | SettleTicket
+
+
+class Engine:
+    def __init__(self, shard: Shard, tools: Tools, send: Send) -> None:
+        self.shard = shard
+        self._tools = tools
+        self._store = tools.store
+        self._clock = tools.clock
+        self._settings = tools.settings
+        self._courier = None
+        if tools.leases is not None:
+            self._courier = Courier(shard, tools.leases, tools.settings)
+        self._transfers = Transfers(send)
+        self._tidying: deque[Mark | Drop] = deque()
+        self.tickets: set[Ticket] = set()
+        """Whose token waits for an answer."""
+        self.crowd = trio.lowlevel.ParkingLot()
+        """Publishers that wait for room."""
+        self.closing: Stop | None = None
+        self.stopped_by: Stop | None = None
+        self.stopped = trio.Event()
+        self._ticked_at = self._clock.now()
+        self._scope = trio.CancelScope()
+        self._alarm = trio.CancelScope()
+        self._alarm_at = inf
+        self._task: trio.lowlevel.Task | None = None
+        self._parked = False
+        self._woken = False
+        self._do: dict[type[Effect], Callable[[Any], None]] = {
+            Append: self._spawn(self._append),
+            Settle: self._spawn(self._settle),
+            Mark: self._tidy_later,
+            Drop: self._tidy_later,
+            Page: self._spawn(self._page),
+            Fetch: self._spawn(self._fetch),
+            Schedule: self._spawn(self._schedule),
+            Transfer: self._transfer,
+            Published: self._answer,
+            Done: self._answer,
+            Deliver: hand_over,
+            Lost: hand_over,
+        }
+        if self._courier is not None:
+            self._do |= {
+                Deliver: self._courier.add,
+                Lost: self._courier.add,
+                Remember: self._courier.add,
+                Forget: self._courier.forget,
+            }
+
+    # The task
+
+    async def run(self) -> Stop:
+        """Serve until stopped. Bugs of ours, and of the store, come through as they are."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                self._scope = self._nursery.cancel_scope
+                if self.stopped_by is not None:
+                    self._scope.cancel()
+                await self._serve()
+        finally:
+            self._end(self.stopped_by or Stop.CANCELLED)
+        assert self.stopped_by is not None
+        return self.stopped_by
+
+    async def _serve(self) -> None:
+        self._task = trio.lowlevel.current_task()
+        while True:
+            self._alarm_at = inf
+            with trio.CancelScope() as self._alarm:
+                while True:
+                    self.pump()
+                    await self._park()
+            self._tick()
+
+    async def _park(self) -> None:
+        if self._woken:
+            self._woken = False
+            await trio.lowlevel.checkpoint()
+            return
+        self._parked = True
+        await trio.lowlevel.wait_task_rescheduled(self._unpark)
+
+    def _unpark(self, _: object) -> trio.lowlevel.Abort:
+        self._parked = False
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def wake(self) -> None:
+        """Have the core's wishes seen to, soon."""
+        if self._parked:
+            self._parked = False
+            assert self._task is not None
+            trio.lowlevel.reschedule(self._task)
+        else:
+            self._woken = True
+
+    def pump(self) -> None:
+        """Begin everything that the core wants done."""
+        if self.stopped_by is not None:
+            return
+        now = self._clock.now()
+        if now - self._ticked_at >= self._settings.clock_ms:
+            self._tick()
+        do = self._do
+        for effect in self.shard.effects(now):
+            do[type(effect)](effect)
+        if self._courier is not None and self._courier.begin():
+            self._nursery.start_soon(self._deliver)
+        if self.crowd and not self.shard.journal.congested:
+            self.crowd.unpark()  # it publishes and wakes us: then it is the next one's turn
+        if self.closing is not None and self.quiet:
+            self.stop(self.closing)
+        self._set_alarm(now)
+
+    def _spawn(self, run: Callable[[Any], Awaitable[None]]) -> Callable[[Any], None]:
+        def spawn(effect: Effect) -> None:
+            self._nursery.start_soon(run, effect)
+
+        return spawn
+
+    # Time
+
+    def _tick(self) -> None:
+        self._ticked_at = self._clock.now()
+        self.shard.tick(self._ticked_at, self._clock.offset())
+
+    def _set_alarm(self, now: int) -> None:
+        at = self.shard.wake_at()
+        if at is None:
+            return
+        at = min(max(at, self._ticked_at + self._settings.tick_ms), now + self._settings.clock_ms)
+        if at < self._alarm_at:  # when it rings too early, a tick finds nothing to do
+            self._alarm_at = at
+            self._alarm.deadline = at / 1000
+
+    # Writing
+
+    async def _append(self, append: Append) -> None:
+        shard = self.shard
+
+        def undo() -> bool:
+            return shard.append_refused(append, self._clock.now())
+
+        async def write() -> None:
+            await self._store.append(shard.key, append.segment, append.opens)
+
+        if await self._decide(write, undo):
+            shard.appended(append, self._clock.now())
+        self.pump()
+
+    async def _settle(self, settle: Settle) -> None:
+        async def write() -> None:
+            await self._store.settle(self.shard.key, settle.rows)
+
+        if await self._decide(write):
+            self.shard.settled(settle, self._clock.now())
+        self.pump()
+
+    async def _decide(
+        self, write: Callable[[], Awaitable[None]], undo: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Whether a write is durable; else it was undone, or the shard has stopped."""
+        try:
+            return await until_decided(write, self._settings, undo)
+        except Fenced as error:
+            log.warning("%s: fenced: %s", self.shard.key, error)
+            self.stop(Stop.FENCED)
+        except Undecided:
+            self.stop(Stop.UNDECIDED)
+        return False
+
+    def _tidy_later(self, effect: Mark | Drop) -> None:
+        self._tidying.append(effect)
+        if len(self._tidying) == 1:
+            self._nursery.start_soon(self._tidy)
+
+    async def _tidy(self) -> None:
+        """Marks and drops, one after the other. Nobody waits for them."""
+        while self._tidying:
+            try:
+                await until_done(self._tidy_next, self._settings)
+            except Fenced:
+                self.stop(Stop.FENCED)
+                return
+            self._tidying.popleft()
+        self.pump()
+
+    async def _tidy_next(self) -> None:
+        effect = self._tidying[0]
+        if type(effect) is Mark:
+            await self._store.mark_bucket(self.shard.key, effect.bucket)
+        else:
+            assert type(effect) is Drop
+            await self._store.drop_bucket(self.shard.key, effect.key)
+
+    # Reading
+
+    async def _page(self, page: Page) -> None:
+        segments = await until_done(
+            lambda: self._store.segments(self.shard.key, page.bucket, page.start, page.limit),
+            self._settings,
+        )
+        if not segments:  # the core will ask again: not at once
+            log.error("%s: nothing is stored from %d on", page.bucket, page.start)
+            await trio.sleep(self._settings.repeat_max_ms / 1000)
+        self.shard.paged(page, segments, self._clock.now())
+        self.pump()
+
+    async def _fetch(self, fetch: Fetch) -> None:
+        seqs = [entry.seq for entry in fetch.entries]
+        messages = await until_done(
+            lambda: self._store.messages(self.shard.key, fetch.bucket, seqs), self._settings
+        )
+        self.shard.fetched(fetch, messages, self._clock.now())
+        self.pump()
+
+    async def _schedule(self, read: Schedule) -> None:
+        found = await until_done(
+            lambda: self._store.due(self.shard.key, read.start, read.end, read.limit),
+            self._settings,
+        )
+        self.shard.scheduled(read, found, self._clock.now())
+        self.pump()
+
+    # Sending
+
+    async def _deliver(self) -> None:
+        assert self._courier is not None
+        try:
+            await self._courier.run()
+        except StaleEpoch as error:
+            log.warning("%s: %s", self.shard.key, error)
+            self.stop(Stop.STALE)
+        self.pump()
+
+    def _transfer(self, transfer: Transfer) -> None:
+        if self._transfers.add(transfer):
+            self._nursery.start_soon(self._transfers.run, transfer.to, self._transferred)
+
+    def _transferred(self, transfer: Transfer, stored: bool) -> None:
+        self.shard.transferred(transfer, stored, self._clock.now())
+        self.wake()
+
+    def _answer(self, effect: Published | Done) -> None:
+        ticket = effect.ticket
+        if ticket.token is not None:
+            self.tickets.discard(ticket)
+            ticket.token(ticket, None)
+
+    # The end
+
+    @property
+    def quiet(self) -> bool:
+        """Everything that was accepted is durable, answered and delivered."""
+        return (
+            not self.tickets
+            and not self.shard.journal.pending_messages
+            and self.shard.log.idle
+            and not self._tidying
+            and (self._courier is None or not self._courier.busy)
+        )
+
+    @property
+    def idle(self) -> bool:
+        """Nobody would miss this shard."""
+        return (
+            self.quiet
+            and not self.shard.consumers.subscriptions
+            and not self._transfers.busy
+            and not self.crowd
+        )
+
+    async def close(self, reason: Stop) -> None:
+        """Take nothing more on, finish what was accepted, and stop."""
+        if self.closing is None:
+            self.closing = reason
+            # A paused shard grants nothing: else a busy one would never come to an end.
+            config = msgspec.structs.replace(self.shard.config, paused=True)
+            self.shard.configure(config, self.shard.verdicts.dead_letter)
+            self.wake()
+        with trio.move_on_after(self._settings.close_ms / 1000):
+            await self.stopped.wait()
+        self.stop(reason)
+        await self.stopped.wait()
+
+    def stop(self, reason: Stop) -> None:
+        """End here and now: what is not durable yet has an unknown outcome."""
+        if self.stopped_by is None:
+            self.stopped_by = reason
+            if reason.gives_up:
+                log.warning("%s steps down: %s", self.shard.key, reason.value)
+            self._scope.cancel()
+
+    def _end(self, reason: Stop) -> None:
+        self.stopped_by = reason
+        tickets, self.tickets = self.tickets, set()
+        for ticket in tickets:
+            ticket.token(ticket, Unavailable(reason.value, retry_ms=1_000))
+        for subscription in list(self.shard.consumers.subscriptions.values()):
+            if subscription.token is not None and not subscription.closed:
+                subscription.token.ended(reason.code, reason.value)
+        self.crowd.unpark_all()
+        self.stopped.set()

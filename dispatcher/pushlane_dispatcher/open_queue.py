@@ -1,0 +1,113 @@
+"""An open queue: its row and the runners of all its shards.
+
+Get it from the dispatcher for each request (that is cheap): once a shard of it has stopped, it is
+no longer `running`, and the dispatcher opens the queue anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.core.explain import Stats
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.publication import Publication
+from pushlane_dispatcher.route import shard_of
+from pushlane_dispatcher.shard_runner import ShardRunner
+from pushlane_dispatcher.waiter import Waiter
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueRow
+
+
+class OpenQueue:
+    def __init__(
+        self, row: QueueRow, runners: Sequence[ShardRunner], chance: Callable[[], float]
+    ) -> None:
+        self.row = row
+        self.runners = runners
+        self._chance = chance
+
+    @property
+    def running(self) -> bool:
+        return all(runner.running for runner in self.runners)
+
+    @property
+    def congested(self) -> bool:
+        return any(runner.congested for runner in self.runners)
+
+    async def room(self) -> None:
+        """Wait until every shard has room."""
+        for runner in self.runners:
+            await runner.room()
+
+    async def publish(
+        self, messages: list[Message], lanes: Sequence[int] | None = None
+    ) -> Publication:
+        """Store messages, each in its shard; answers when all are decided."""
+        await self.room()
+        waiter: Waiter[Publication] = Waiter()
+        self.publish_soon(messages, waiter, lanes)
+        return await waiter.wait()
+
+    def publish_soon(
+        self,
+        messages: list[Message],
+        answer: Callable[[Publication], None],
+        lanes: Sequence[int] | None = None,
+    ) -> None:
+        """The same without waiting: for those who watch `congested` themselves."""
+        assert messages, "an empty publish is a bad request"
+        parts = self._split(messages)
+        publication = Publication(len(messages), len(parts), answer)
+        for number, indexes in parts.items():
+            runner = self.runners[number]
+            part, part_lanes = messages, lanes
+            if len(parts) > 1:
+                part = [messages[index] for index in indexes]
+                part_lanes = None if lanes is None else [lanes[index] for index in indexes]
+            runner.publish_soon(
+                part, partial(publication.answered, runner.key, indexes), part_lanes
+            )
+
+    def _split(self, messages: list[Message]) -> dict[int, Sequence[int]]:
+        """By shard: the indexes of its messages."""
+        shards = len(self.runners)
+        if shards == 1:
+            return {0: range(len(messages))}
+        parts: dict[int, list[int]] = {}
+        for index, message in enumerate(messages):
+            parts.setdefault(shard_of(message, shards, self._chance), []).append(index)
+        return dict(parts)
+
+    def find(self, prefix: str) -> tuple[ShardRunner, Subscription] | None:
+        """Whose receipts begin like this."""
+        for runner in self.runners:
+            subscription = runner.subscription(prefix)
+            if subscription is not None:
+                return runner, subscription
+        return None
+
+    async def purge(self) -> None:
+        """Everything goes that is stored and not in flight; it is durable when this returns."""
+        waiters: list[Waiter[SettleTicket]] = []
+        for runner in self.runners:
+            waiters.append(Waiter())
+            runner.purge(waiters[-1])
+        for waiter in waiters:
+            await waiter.wait()
+
+    def redrive(self, count: int, to: str | None = None) -> int:
+        sent = 0
+        for runner in self.runners:
+            sent += runner.redrive(count - sent, to)
+        return sent
+
+    def stats(self) -> Stats:
+        """All shards together."""
+        parts = [msgspec.structs.asdict(runner.stats()) for runner in self.runners]
+        oldest = [part.pop("oldest_at") for part in parts]
+        sums = {name: sum(part[name] for part in parts) for name in parts[0]}
+        return Stats(**sums, oldest_at=min((at for at in oldest if at is not None), default=None))

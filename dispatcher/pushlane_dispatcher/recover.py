@@ -1,0 +1,173 @@
+"""Opening a shard: read what its predecessors stored, seal them, ask what is out.
+
+The seal is durable before the shard serves anybody: from then on nothing that a predecessor still
+writes exists. The lease cache is asked after it; when it can't answer, what was out is simply
+ready again, earlier than need be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TypeVar
+
+import trio
+
+from pushlane_dispatcher.core.recovered import Recovered, RecoveredBucket, RecoveredLease
+from pushlane_dispatcher.core.recovery import (
+    ShardRows,
+    needs_heads,
+    needs_settlements,
+    recover,
+)
+from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.courier import cache_name
+from pushlane_dispatcher.repeat import until_decided
+from pushlane_dispatcher.tools import Tools
+from pushlane_leases.interface import LeaseRun
+from pushlane_storage.bucket import CONTROL, BucketKey, ShardKey
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueRow
+from pushlane_storage.segment import SegmentHead
+from pushlane_storage.settlement import Settlement
+
+log = logging.getLogger(__name__)
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+async def take_over(
+    tools: Tools,
+    row: QueueRow,
+    number: int,
+    dead_letter: str | None,
+    epoch: int,
+    rows: ShardRows,
+) -> Shard:
+    """The shard, sealed, as its owner with this epoch. From here on the epoch is used.
+
+    Errors of the store, `Undecided` and `StaleEpoch` come through.
+    """
+    key = ShardKey(row.id, number)
+    seal, recovered = recover(rows, epoch)
+    await until_decided(lambda: tools.store.write_seal(key, seal), tools.settings)
+    recovered.leases = await _leases(tools, key, epoch, recovered)
+    return Shard(
+        key,
+        row.name,
+        row.config,
+        dead_letter,
+        epoch,
+        recovered,
+        tools.clock.now(),
+        tools.clock.offset(),
+        tools.chance,
+        tools.bounds,
+        tools.leases is not None,
+    )
+
+
+async def read_rows(tools: Tools, key: ShardKey, dedup_window_ms: int) -> ShardRows:
+    """What recovery needs, read after the slot was claimed. Changes nothing."""
+    store, wall = tools.store, tools.clock.wall()
+    seals = await store.seals(key)
+    buckets = await store.buckets(key)
+
+    async def heads_of(bucket: BucketKey) -> list[SegmentHead]:
+        return await store.heads(key, bucket)
+
+    async def settlements_of(bucket: BucketKey) -> list[Settlement]:
+        return await store.settlements(key, bucket)
+
+    wanted = [row.key for row in buckets if needs_heads(row, dedup_window_ms, wall)]
+    heads = await read_all(heads_of, wanted, tools.settings.recovery_reads)
+    unsettled = [row.key for row in buckets if needs_settlements(row)]
+    settlements = await read_all(
+        settlements_of, [*unsettled, CONTROL], tools.settings.recovery_reads
+    )
+    return ShardRows(seals, buckets, heads, settlements)
+
+
+async def read_all(
+    read: Callable[[K], Awaitable[V]], keys: Iterable[K], at_once: int
+) -> dict[K, V]:
+    """Read many rows, a few at a time. The first error ends it all, by itself and not in a group."""
+    found: dict[K, V] = {}
+    faults: list[Exception] = []
+    waiting = iter(keys)
+
+    async def work(scope: trio.CancelScope) -> None:
+        for key in waiting:
+            try:
+                found[key] = await read(key)
+            except Exception as error:
+                faults.append(error)
+                scope.cancel()
+                return
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(at_once):
+            nursery.start_soon(work, nursery.cancel_scope)
+    if faults:
+        raise faults[0]
+    return found
+
+
+# What is out
+
+
+async def _leases(
+    tools: Tools, key: ShardKey, epoch: int, recovered: Recovered
+) -> list[RecoveredLease]:
+    if tools.leases is None:
+        return []
+    runs = await tools.leases.claim(cache_name(key), epoch, tools.clock.wall())
+    if runs is None:
+        log.warning("%s opens without its lease cache: what is out may come again early", key)
+        return []
+    places = list(_places(runs, recovered.buckets))
+    wanted: dict[BucketKey, list[int]] = {}
+    for _, seq, _, bucket in places:
+        wanted.setdefault(bucket, []).append(seq)
+
+    async def bodies_of(bucket: BucketKey) -> dict[int, Message]:
+        return await tools.store.messages(key, bucket, wanted[bucket])
+
+    bodies = await read_all(bodies_of, wanted, tools.settings.recovery_reads)
+    return [
+        _lease(run, n, seq, message)
+        for run, seq, n, bucket in places
+        if (message := bodies[bucket].get(seq)) is not None
+    ]
+
+
+def _places(
+    runs: Iterable[LeaseRun], buckets: list[RecoveredBucket]
+) -> Iterator[tuple[LeaseRun, int, int, BucketKey]]:
+    """Run, seq, receipt number and bucket of all that the log has not ended."""
+    for run in runs:
+        for found in buckets:
+            row = found.row
+            low = max(run.seq, row.first)
+            high = min(run.seq + run.count, row.first + row.count)
+            if row.key.lane == run.lane:
+                for seq in range(low, high):
+                    if seq not in found.state.settled:
+                        yield run, seq, run.n + seq - run.seq, row.key
+
+
+def _lease(run: LeaseRun, n: int, seq: int, message: Message) -> RecoveredLease:
+    return RecoveredLease(
+        run.prefix,
+        n,
+        run.session,
+        run.lane,
+        seq,
+        run.fence,
+        run.attempts,
+        run.deliveries,
+        run.started,
+        run.lease_ms,
+        run.deadline,
+        message,
+    )

@@ -1,0 +1,261 @@
+"""A shard runner: what callers may ask of an open shard.
+
+Everything but `publish` and `room` is a plain call: it changes the core on the spot, in the
+caller's task, and the shard's own task (`Engine`) sees to the rest. Calls for a shard that has
+stopped, or takes nothing more on, raise `Unavailable`: ask the dispatcher for it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import trio
+
+from pushlane.wire.errors import Throttled, Unavailable
+from pushlane_dispatcher.core.effects import PublishTicket, Receipts, SettleTicket
+from pushlane_dispatcher.core.explain import Explanation, Stats
+from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.engine import Engine
+from pushlane_dispatcher.sink import PublishAnswer, SettleAnswer, Sink
+from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.tools import Tools
+from pushlane_dispatcher.transfers import Send
+from pushlane_dispatcher.waiter import Waiter
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig
+
+
+class ShardRunner:
+    def __init__(self, shard: Shard, tools: Tools, send: Send) -> None:
+        self._shard = shard
+        self._tools = tools
+        self._now = tools.clock.now
+        self._engine = Engine(shard, tools, send)
+        self.used_at = self._now()
+        """Monotonic: when somebody last asked something of it."""
+
+    @property
+    def key(self) -> ShardKey:
+        return self._shard.key
+
+    @property
+    def epoch(self) -> int:
+        return self._shard.epoch
+
+    @property
+    def running(self) -> bool:
+        """It takes on work."""
+        return self._engine.stopped_by is None and self._engine.closing is None
+
+    @property
+    def stopped_by(self) -> Stop | None:
+        return self._engine.stopped_by
+
+    @property
+    def idle(self) -> bool:
+        return self._engine.idle
+
+    async def run(self) -> Stop:
+        """The shard's task; `stopped_by` once it is over."""
+        return await self._engine.run()
+
+    async def close(self, reason: Stop = Stop.CLOSED) -> None:
+        """Finish what was accepted, then stop. Settles are taken until then."""
+        await self._engine.close(reason)
+
+    # Publishing
+
+    @property
+    def congested(self) -> bool:
+        """Publishers should wait for `room`."""
+        return bool(self._engine.crowd) or self._shard.journal.congested
+
+    async def publish(
+        self, messages: list[Message], lanes: Sequence[int] | None = None
+    ) -> PublishTicket:
+        """Store messages; the ticket says what became of each. Waits for room first."""
+        await self.room()
+        waiter: Waiter[PublishTicket] = Waiter()
+        self.publish_soon(messages, waiter, lanes)
+        return await waiter.wait()
+
+    def publish_soon(
+        self,
+        messages: list[Message],
+        answer: PublishAnswer | None = None,
+        lanes: Sequence[int] | None = None,
+    ) -> PublishTicket:
+        """The same without waiting. Past the core's bounds messages are `throttled`."""
+        now = self._open()
+        ticket = self._shard.publish(messages, now, lanes, answer)
+        if answer is not None:
+            self._engine.tickets.add(ticket)
+        self._engine.wake()
+        return ticket
+
+    async def room(self) -> None:
+        """Wait while too much waits to be stored, first come first served."""
+        self._open()
+        if not self.congested:
+            return
+        crowd, settings = self._engine.crowd, self._tools.settings
+        if len(crowd) >= settings.waiting_publishers:
+            raise Throttled("too many publishers wait for this queue", retry_ms=1_000)
+        with trio.move_on_after(settings.room_ms / 1000) as scope:
+            await crowd.park()
+        self._engine.wake()
+        if scope.cancelled_caught:
+            raise Throttled("the store is slower than this queue's publishers", retry_ms=1_000)
+
+    # Consuming
+
+    def attach(
+        self,
+        sink: Sink,
+        session: str,
+        credit: int,
+        *,
+        lease_ms: int | None = None,
+        explicit: bool = False,
+        ack_none: bool = False,
+    ) -> Subscription:
+        """Subscribe. Nothing is delivered before this returned."""
+        self._open()
+        subscription = Subscription(
+            self._tools.prefix(),
+            session,
+            credit,
+            self._shard.config.lease_ms if lease_ms is None else lease_ms,
+            explicit=explicit,
+            ack_none=ack_none,
+            token=sink,
+        )
+        self._shard.attach(subscription)
+        self._engine.wake()
+        return subscription
+
+    def subscription(self, prefix: str) -> Subscription | None:
+        """Whose receipts begin like this: attached here, or known to the lease cache."""
+        return self._shard.consumers.subscriptions.get(prefix)
+
+    def detach(self, subscription: Subscription, resume_ms: int) -> None:
+        """Its connection is lost; it may resume for a while."""
+        now = self._alive()
+        self._shard.detach(subscription, resume_ms, now)
+        self._engine.wake()
+
+    def resume(
+        self, subscription: Subscription, held: Iterable[Receipts], sink: Sink
+    ) -> list[Receipts]:
+        """It is back, on another connection. Answers what it lists but no longer holds."""
+        now = self._open()
+        subscription.token = sink
+        lost = self._shard.resume(subscription, held, now)
+        self._engine.wake()
+        return lost
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """It gets nothing more; what it has leased stays its own."""
+        now = self._alive()
+        self._shard.unsubscribe(subscription, now)
+        self._engine.wake()
+
+    def end(self, subscription: Subscription) -> None:
+        """Its session closed in good order: everything goes back at once."""
+        now = self._alive()
+        self._shard.end(subscription, now)
+        self._engine.wake()
+
+    def credit(self, subscription: Subscription, credit: int) -> None:
+        self._alive()
+        self._shard.credit(subscription, credit)
+        self._engine.wake()
+
+    def start(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        answer: SettleAnswer | None = None,
+    ) -> SettleTicket:  # fmt: skip
+        """Begin work. `ticket.lost` is complete when this and the next three return."""
+        ticket, now = self._ticket(answer)
+        self._shard.start(subscription, generation, receipts, ticket, now)
+        return ticket
+
+    def extend(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        lease_ms: int, answer: SettleAnswer | None = None,
+    ) -> SettleTicket:  # fmt: skip
+        ticket, now = self._ticket(answer)
+        self._shard.extend(subscription, generation, receipts, lease_ms, ticket, now)
+        return ticket
+
+    def ack(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        answer: SettleAnswer | None = None,
+    ) -> SettleTicket:  # fmt: skip
+        ticket, now = self._ticket(answer)
+        self._shard.ack(subscription, generation, receipts, ticket, now)
+        return ticket
+
+    def nack(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        answer: SettleAnswer | None = None,
+        *, delay_ms: int | None = None, error: str | None = None, dead: bool = False,
+    ) -> SettleTicket:  # fmt: skip
+        ticket, now = self._ticket(answer)
+        self._shard.nack(
+            subscription, generation, receipts, ticket, now,
+            delay_ms=delay_ms, error=error, dead=dead,
+        )  # fmt: skip
+        return ticket
+
+    # Managing
+
+    def purge(self, answer: SettleAnswer | None = None) -> SettleTicket:
+        """Everything goes that is stored and not in flight."""
+        self._open()
+        ticket, now = self._ticket(answer)
+        self._shard.purge(ticket, now)
+        return ticket
+
+    def redrive(self, count: int, to: str | None = None) -> int:
+        """Send dead letters back, or to another queue; how many are on their way."""
+        sent = self._shard.redrive(count, to, self._open())
+        self._engine.wake()
+        return sent
+
+    def configure(self, config: QueueConfig, dead_letter: str | None) -> None:
+        if self.running:
+            self._shard.configure(config, dead_letter)
+            self._engine.wake()
+
+    def explain(self, lane: int, seq: int) -> Explanation:
+        return self._shard.explain(lane, seq, self._alive())
+
+    def stats(self) -> Stats:
+        self._alive()
+        return self._shard.stats()
+
+    # Whether it is there at all
+
+    def _open(self) -> int:
+        """The time, for work that is new."""
+        if self._engine.closing is not None:
+            raise Unavailable(self._engine.closing.value, retry_ms=1_000)
+        return self._alive()
+
+    def _alive(self) -> int:
+        """The time, for work that belongs to what was begun."""
+        if self._engine.stopped_by is not None:
+            raise Unavailable(self._engine.stopped_by.value, retry_ms=1_000)
+        self.used_at = self._now()
+        return self.used_at
+
+    def _ticket(self, answer: SettleAnswer | None) -> tuple[SettleTicket, int]:
+        now = self._alive()
+        ticket = SettleTicket(answer)
+        if answer is not None:
+            self._engine.tickets.add(ticket)
+        self._engine.wake()
+        return ticket, now

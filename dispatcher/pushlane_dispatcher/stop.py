@@ -1,0 +1,22 @@
+"""Why a shard stopped."""
+
+from enum import Enum
+
+
+class Stop(Enum):
+    CLOSED = "the shard was closed"
+    DELETED = "the queue was deleted"
+    FENCED = "somebody else owns the slot"
+    STALE = "the lease cache knows a newer owner"
+    UNDECIDED = "the store did not say in time what became of a write"
+    CANCELLED = "the dispatcher was stopped"
+
+    @property
+    def code(self) -> str:
+        """The wire's code for those who are told."""
+        return "not_found" if self is Stop.DELETED else "unavailable"
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether the slot's epoch is spent with it."""
+        return self in (Stop.FENCED, Stop.STALE, Stop.UNDECIDED)

@@ -1,0 +1,535 @@
+"""A shard on in-memory tables, with every effect under the test's control.
+
+`Rig` drives one shard: each call hands it an event and then carries out its effects, but for the
+kinds in `hold`, which wait in `waiting` until the test finishes them one by one. `crash` throws
+the shard away and opens the next one from the tables. After every step the invariants are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.effects import (
+    Append,
+    Deliver,
+    Done,
+    Drop,
+    Effect,
+    Fetch,
+    Forget,
+    Lost,
+    Mark,
+    Page,
+    Published,
+    PublishTicket,
+    Receipts,
+    Remember,
+    Run,
+    Schedule,
+    Settle,
+    SettleTicket,
+    Transfer,
+)
+from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.explain import Explanation, Stats
+from pushlane_dispatcher.core.recovered import RecoveredLease
+from pushlane_dispatcher.core.recovery import ShardRows, needs_heads, needs_settlements, recover
+from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
+from pushlane_storage.interface import Due
+from pushlane_storage.memory import MemoryTables
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig
+from pushlane_storage.seal import Seal
+from pushlane_storage.segment import Segment
+from pushlane_storage.slot import slot_of
+from tests.dispatcher.core.invariants import check
+
+OFFSET = 1_000_000_000_000
+"""Wall clock minus monotonic clock when a rig begins."""
+
+LANE = 4
+E = TypeVar("E", bound=Effect)
+
+Held = RecoveredLease | None
+
+
+class Got(NamedTuple):
+    """One delivered message."""
+
+    body: str
+    n: int
+    lane: int
+    seq: int
+    attempt: int
+    deliveries: int
+    fence: int
+    deadline: int
+    started: bool
+    again: bool
+
+
+class Rig:
+    def __init__(
+        self,
+        config: QueueConfig | None = None,
+        bounds: Bounds | None = None,
+        *,
+        dead_letter: str | None = "q.dead",
+        cached: bool = False,
+        fencing: bool = True,
+        now: int = 0,
+    ) -> None:
+        self.config = config or QueueConfig()
+        self.bounds = bounds or Bounds()
+        self.dead_letter = dead_letter
+        self.cached = cached
+        self.tables = MemoryTables(fencing=fencing)
+        self.key = ShardKey("q1", 0)
+        self.now = now
+        self.offset = OFFSET
+        self.chance = 0.5
+        """What the shard's next random numbers are."""
+        self.hold: set[type[Effect]] = set()
+        """Kinds of effects that wait for the test."""
+        self.waiting: list[Effect] = []
+        self.published: list[PublishTicket] = []
+        self.done: list[SettleTicket] = []
+        self.lost: list[tuple[str, int, int]] = []
+        self.transfers: list[Transfer] = []
+        """Those that were carried out: what arrived at other queues."""
+        self.refusing = False
+        """Other queues refuse what is transferred to them."""
+        self.marks: list[Bucket] = []
+        self.drops: list[Drop] = []
+        self.reads: list[Page | Fetch | Schedule] = []
+        self.damaged: set[int] = set()
+        """Seqs whose messages can't be read singly."""
+        self.cache: dict[tuple[str, int], RecoveredLease] = {}
+        """What a lease cache would know."""
+        self.consumers: dict[Subscription, Consumer] = {}
+        self.epoch = 0
+        self.seal: Seal | None = None
+        self.shard = self.open()
+
+    @property
+    def wall(self) -> int:
+        return self.now + self.offset
+
+    # Opening and crashing
+
+    def open(self) -> Shard:
+        """Claim the slot, read everything, seal it, and start from there."""
+        self.epoch = self.tables.claim(slot_of(self.key), "node")
+        seal, recovered = recover(self.rows(), self.epoch)
+        self.tables.write_seal(self.key, seal)
+        self.seal = seal
+        recovered.leases = list(self.cache.values())
+        return Shard(
+            self.key,
+            "q",
+            self.config,
+            self.dead_letter,
+            self.epoch,
+            recovered,
+            self.now,
+            self.offset,
+            lambda: self.chance,
+            self.bounds,
+            self.cached,
+        )
+
+    def rows(self) -> ShardRows:
+        tables, key = self.tables, self.key
+        buckets = tables.buckets(key)
+        window = self.config.dedup_window_ms
+        heads = [bucket.key for bucket in buckets if needs_heads(bucket, window, self.wall)]
+        parts = [bucket.key for bucket in buckets if needs_settlements(bucket)]
+        return ShardRows(
+            tables.seals(key),
+            buckets,
+            {bucket: tables.heads(key, bucket) for bucket in heads},
+            {part: tables.settlements(key, part) for part in [*parts, CONTROL]},
+        )
+
+    def crash(self, *, wipe: bool = False) -> list[Effect]:
+        """Lose everything in memory and open the shard anew; `wipe`: the lease cache too.
+
+        Answers what was under way: a zombie may still `land` it.
+        """
+        under_way, self.waiting = self.waiting, []
+        self.consumers = {}
+        if wipe:
+            self.cache = {}
+        self.shard = self.open()
+        self.run()
+        return under_way
+
+    def configure(self, **changes: Any) -> None:
+        import msgspec
+
+        self.config = msgspec.structs.replace(self.config, **changes)
+        self.shard.configure(self.config, self.dead_letter)
+        self.run()
+
+    # Effects
+
+    def run(self) -> None:
+        """Carry out effects until nothing but what is held is left."""
+        while True:
+            self.turn()
+            free = [effect for effect in self.waiting if type(effect) not in self.hold]
+            if not free:
+                break
+            for effect in free:
+                self.waiting.remove(effect)
+                self.answer(effect, self.land(effect))
+        check(self.shard)
+
+    def turn(self) -> None:
+        """Take the shard's effects: some are done at once, the others wait."""
+        for effect in self.shard.effects(self.now):
+            match effect:
+                case Deliver():
+                    self._delivered(effect)
+                case Lost():
+                    self.lost += effect.receipts
+                case Published():
+                    self.published.append(effect.ticket)
+                case Done():
+                    self.done.append(effect.ticket)
+                case Remember():
+                    assert self.cached
+                    self._remember(effect.subscription, effect.runs)
+                case Forget():
+                    assert self.cached
+                    for prefix, low, high in effect.receipts:
+                        for n in range(low, high + 1):
+                            self.cache.pop((prefix, n), None)
+                case Mark():
+                    self.marks.append(effect.bucket)
+                    self.tables.mark_bucket(self.key, effect.bucket)
+                case Drop():
+                    self.drops.append(effect)
+                    self.tables.drop_bucket(self.key, effect.key)
+                case _:
+                    self.waiting.append(effect)
+        assert self.shard.effects(self.now) == [], "effects are handed over once"
+
+    def land(self, effect: Effect) -> Any:
+        """What the store, or another queue, does for an effect."""
+        match effect:
+            case Append():
+                self.tables.append(self.key, effect.segment, effect.opens)
+                return None
+            case Settle():
+                self.tables.settle(self.key, effect.rows)
+                return None
+            case Page():
+                self.reads.append(effect)
+                return self.tables.segments(self.key, effect.bucket, effect.start, effect.limit)
+            case Fetch():
+                self.reads.append(effect)
+                seqs = [entry.seq for entry in effect.entries if entry.seq not in self.damaged]
+                return self.tables.messages(self.key, effect.bucket, seqs)
+            case Schedule():
+                self.reads.append(effect)
+                return self.tables.due(self.key, effect.start, effect.end, effect.limit)
+            case Transfer():
+                if not self.refusing:
+                    self.transfers.append(effect)
+                return not self.refusing
+        raise AssertionError(effect)
+
+    def answer(self, effect: Effect, answer: Any) -> None:
+        """Tell the shard what came of an effect."""
+        match effect:
+            case Append():
+                self.shard.appended(effect, self.now)
+            case Settle():
+                self.shard.settled(effect, self.now)
+            case Page():
+                self.shard.paged(effect, answer, self.now)
+            case Fetch():
+                self.shard.fetched(effect, answer, self.now)
+            case Schedule():
+                self.shard.scheduled(effect, answer, self.now)
+            case Transfer():
+                self.shard.transferred(effect, answer, self.now)
+        check(self.shard)
+
+    def held(self, kind: type[E]) -> list[E]:
+        """What waits of one kind."""
+        return [effect for effect in self.waiting if type(effect) is kind]
+
+    def finish(self, *effects: Effect) -> None:
+        """Carry out effects that were held, all of them if none is named."""
+        for effect in effects or list(self.waiting):
+            self.waiting.remove(effect)
+            self.answer(effect, self.land(effect))
+        self.run()
+
+    def refuse(self, append: Append) -> bool:
+        """The store certainly did not store it. Answers whether it was undone."""
+        undone = self.shard.append_refused(append, self.now)
+        if undone:
+            self.waiting.remove(append)
+        self.run()
+        return undone
+
+    def _delivered(self, deliver: Deliver) -> None:
+        subscription = deliver.subscription
+        if not subscription.ack_none and self.cached:
+            self._remember(subscription, deliver.runs)
+        consumer = self.consumers.get(subscription)
+        if consumer is not None:
+            consumer.frames += 1
+            consumer.inbox += got(deliver)
+
+    def _remember(self, subscription: Subscription, runs: Sequence[Run]) -> None:
+        for run in runs:
+            for index in range(len(run.messages)):
+                message = self.stored(run.lane, run.seq + index)
+                assert message is not None
+                self.cache[subscription.prefix, run.n + index] = RecoveredLease(
+                    subscription.prefix,
+                    run.n + index,
+                    subscription.session,
+                    run.lane,
+                    run.seq + index,
+                    run.fence,
+                    run.attempt - 1,
+                    run.deliveries,
+                    run.started,
+                    subscription.lease_ms,
+                    run.deadline + self.offset,
+                    message,
+                )
+
+    # Time
+
+    def wait(self, ms: int) -> None:
+        """Let time pass, with a tick whenever the shard asked for one."""
+        end = self.now + ms
+        spins = 0
+        while (at := self.shard.wake_at()) is not None and at <= end:
+            spins = spins + 1 if at <= self.now else 0
+            assert spins < 5, "the shard asks to be woken and then does nothing"
+            self.now = max(self.now, at)
+            self.tick()
+        self.now = end
+        self.tick()
+
+    def tick(self) -> None:
+        self.shard.tick(self.now, self.offset)
+        self.run()
+
+    # Producers
+
+    def message(self, body: str, **fields: Any) -> Message:
+        return Message(body.encode(), self.wall, **fields)
+
+    def publish(self, *bodies: str, lane: int | None = None, **fields: Any) -> PublishTicket:
+        """Publish messages that all have the same fields."""
+        return self.send([self.message(body, **fields) for body in bodies], lane)
+
+    def send(self, messages: list[Message], lane: int | None = None) -> PublishTicket:
+        lanes = None if lane is None else [lane] * len(messages)
+        ticket = self.shard.publish(messages, self.now, lanes)
+        self.run()
+        return ticket
+
+    def purge(self) -> SettleTicket:
+        ticket = SettleTicket()
+        self.shard.purge(ticket, self.now)
+        self.run()
+        return ticket
+
+    # Consumers
+
+    def subscribe(
+        self,
+        credit: int = 10,
+        *,
+        explicit: bool = False,
+        ack_none: bool = False,
+        lease_ms: int = 30_000,
+        session: str = "",
+    ) -> Consumer:
+        prefix = f"{self.epoch}p{len(self.consumers) + 1}"
+        subscription = Subscription(
+            prefix,
+            session or f"session of {prefix}",
+            credit,
+            lease_ms,
+            explicit=explicit,
+            ack_none=ack_none,
+        )
+        self.shard.attach(subscription)
+        return self.adopt(subscription)
+
+    def adopt(self, subscription: Subscription) -> Consumer:
+        """The consumer behind a subscription that the shard has."""
+        consumer = self.consumers[subscription] = Consumer(self, subscription)
+        self.run()
+        return consumer
+
+    # Looking
+
+    def entry(self, seq: int, lane: int = LANE) -> Entry:
+        return self.shard.window.lanes[lane].entries[seq]
+
+    def explain(self, seq: int, lane: int = LANE) -> Explanation:
+        return self.shard.explain(lane, seq, self.now)
+
+    def state(self, seq: int, lane: int = LANE) -> str:
+        return self.explain(seq, lane).state
+
+    @property
+    def stats(self) -> Stats:
+        return self.shard.stats()
+
+    def stored(self, lane: int, seq: int) -> Message | None:
+        for bucket in self.tables.buckets(self.key):
+            if bucket.key.lane == lane:
+                found = self.tables.messages(self.key, bucket.key, [seq])
+                if found:
+                    return found[seq]
+        return None
+
+    def buckets(self) -> list[Bucket]:
+        return self.tables.buckets(self.key)
+
+    def segments(self) -> list[Segment]:
+        return [
+            segment
+            for bucket in self.buckets()
+            for segment in self.tables.segments(self.key, bucket.key, 0, 1_000_000)
+        ]
+
+    def dues(self) -> list[Due]:
+        return self.tables.due(self.key, 0, 1 << 62, 1_000_000)
+
+
+class Consumer:
+    """Somebody behind a subscription, who remembers what came."""
+
+    def __init__(self, rig: Rig, subscription: Subscription) -> None:
+        self.rig = rig
+        self.sub = subscription
+        self.inbox: list[Got] = []
+        self.frames = 0
+
+    @property
+    def bodies(self) -> list[str]:
+        return [got.body for got in self.inbox]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [got.n for got in self.inbox]
+
+    def take(self) -> list[str]:
+        """What came since the last look."""
+        bodies, self.inbox = self.bodies, []
+        return bodies
+
+    def runs(self, numbers: Sequence[int]) -> list[Receipts]:
+        return [(self.sub.prefix, n, n) for n in numbers]
+
+    def ack(self, *numbers: int, generation: int | None = None) -> SettleTicket:
+        return self.ack_runs(self.runs(numbers), generation)
+
+    def ack_runs(self, runs: list[Receipts], generation: int | None = None) -> SettleTicket:
+        ticket = SettleTicket()
+        self.rig.shard.ack(self.sub, self._generation(generation), runs, ticket, self.rig.now)
+        self.rig.run()
+        return ticket
+
+    def nack(
+        self,
+        *numbers: int,
+        delay_ms: int | None = None,
+        error: str | None = None,
+        dead: bool = False,
+        generation: int | None = None,
+    ) -> SettleTicket:
+        ticket = SettleTicket()
+        self.rig.shard.nack(
+            self.sub,
+            self._generation(generation),
+            self.runs(numbers),
+            ticket,
+            self.rig.now,
+            delay_ms=delay_ms,
+            error=error,
+            dead=dead,
+        )
+        self.rig.run()
+        return ticket
+
+    def start(self, *numbers: int, generation: int | None = None) -> SettleTicket:
+        ticket = SettleTicket()
+        self.rig.shard.start(
+            self.sub, self._generation(generation), self.runs(numbers), ticket, self.rig.now
+        )
+        self.rig.run()
+        return ticket
+
+    def extend(self, lease_ms: int, *numbers: int, generation: int | None = None) -> SettleTicket:
+        ticket = SettleTicket()
+        runs = self.runs(numbers)
+        self.rig.shard.extend(
+            self.sub, self._generation(generation), runs, lease_ms, ticket, self.rig.now
+        )
+        self.rig.run()
+        return ticket
+
+    def credit(self, credit: int) -> None:
+        self.rig.shard.credit(self.sub, credit)
+        self.rig.run()
+
+    def detach(self, resume_ms: int = 30_000) -> None:
+        self.rig.shard.detach(self.sub, resume_ms, self.rig.now)
+        self.rig.run()
+
+    def resume(self, *held: int) -> list[Receipts]:
+        return self.resume_runs(self.runs(held))
+
+    def resume_runs(self, held: list[Receipts]) -> list[Receipts]:
+        lost = self.rig.shard.resume(self.sub, held, self.rig.now)
+        self.rig.run()
+        return lost
+
+    def unsubscribe(self) -> None:
+        self.rig.shard.unsubscribe(self.sub, self.rig.now)
+        self.rig.run()
+
+    def end(self) -> None:
+        self.rig.shard.end(self.sub, self.rig.now)
+        self.rig.run()
+
+    def _generation(self, generation: int | None) -> int:
+        return self.sub.generation if generation is None else generation
+
+
+def got(deliver: Deliver) -> list[Got]:
+    """The messages of a delivery, one by one."""
+    return [
+        Got(
+            message.body.decode(),
+            run.n + index,
+            run.lane,
+            run.seq + index,
+            run.attempt,
+            run.deliveries,
+            run.fence,
+            run.deadline,
+            run.started,
+            deliver.again,
+        )
+        for run in deliver.runs
+        for index, message in enumerate(run.messages)
+    ]

@@ -32,7 +32,7 @@ def hand_over(effect: Deliver | Lost) -> None:
     sink: Sink | None = effect.subscription.token
     if sink is None:
         return
-    if type(effect) is Deliver:
+    if isinstance(effect, Deliver):
         sink.deliver(effect.runs, effect.again)
     else:
         sink.lost(effect.receipts)
@@ -79,10 +79,10 @@ class Courier:
         if runs:
             await self._remember(runs)
         for effect, generation in batch:
-            if type(effect) is Lost or type(effect) is Deliver:
-                # After a detach the rest is the resume's: it sends again what was not listed.
-                if effect.subscription.generation == generation:
-                    hand_over(effect)
+            # After a detach the rest is the resume's: it sends again what was not listed.
+            there = effect.subscription.generation == generation
+            if there and not isinstance(effect, Remember):
+                hand_over(effect)
 
     async def _remember(self, runs: list[LeaseRun]) -> None:
         generation = self._guard.generation
@@ -93,11 +93,11 @@ class Courier:
 
     def _lease_runs(self, effect: Deliver | Lost | Remember) -> list[LeaseRun]:
         subscription = effect.subscription
-        if type(effect) is Deliver and not effect.again and not subscription.ack_none:
-            return [self._lease_run(subscription, run) for run in effect.runs]
-        if type(effect) is Remember:
-            return [self._lease_run(subscription, run) for run in effect.runs]
-        return []
+        if isinstance(effect, Lost) or subscription.ack_none:
+            return []
+        if isinstance(effect, Deliver) and effect.again:
+            return []
+        return [self._lease_run(subscription, run) for run in effect.runs]
 
     def _everything(self) -> list[LeaseRun]:
         return [

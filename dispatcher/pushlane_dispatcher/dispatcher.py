@@ -11,16 +11,18 @@ told that the outcome is unknown.
 
 from __future__ import annotations
 
+import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 import trio
 
 from pushlane.wire.errors import BadRequest, Conflict, NotFound
+from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.config import own_dead_letter
+from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.ident import parse_id
 from pushlane_dispatcher.endings import find_ending
@@ -32,7 +34,7 @@ from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.shards import Shards
 from pushlane_dispatcher.stop import Stop
-from pushlane_dispatcher.tools import Tools
+from pushlane_dispatcher.tools import Tools, make_prefix
 from pushlane_dispatcher.transfers import Send
 from pushlane_leases.interface import LeaseCache
 from pushlane_storage.bucket import ShardKey
@@ -48,17 +50,20 @@ async def open_dispatcher(
     *,
     clock: Clock | None = None,
     settings: Settings | None = None,
+    bounds: Bounds | None = None,
+    limits: Limits = DEFAULTS,
+    chance: Callable[[], float] = random.random,
+    prefix: Callable[[], str] = make_prefix,
     owner: str | None = None,
-    **tools: Any,
 ) -> AsyncIterator[Dispatcher]:
-    """`owner` names this process in the slots' rows; `tools` are further fields of `Tools`."""
+    """`owner` names this process in the slots' rows."""
     clock = clock or Clock()
     settings = settings or Settings()
     guard = None if leases is None else LeaseGuard(leases, clock, settings)
-    kit = Tools(store, guard, clock, settings, **tools)
+    tools = Tools(store, guard, clock, settings, bounds or Bounds(), limits, chance, prefix)
     error: Exception | None = None
     async with trio.open_nursery() as nursery:
-        dispatcher = Dispatcher(kit, nursery, owner or f"node-{secrets.token_hex(8)}")
+        dispatcher = Dispatcher(tools, nursery, owner or f"node-{secrets.token_hex(8)}")
         nursery.start_soon(dispatcher.sweep)
         try:
             yield dispatcher
@@ -230,7 +235,10 @@ class Dispatcher:
             opened = self._open.get((tenant, name))
             if opened is None:
                 return
-            opened.row = await self._queues.get(tenant, name)
+            try:
+                opened.row = await self._queues.get(tenant, name)
+            except NotFound:  # its shards are as good as closed
+                return
             dead_letter = await self._queues.dead_letter(opened.row)
             for runner in opened.runners:
                 runner.configure(opened.row.config, dead_letter)

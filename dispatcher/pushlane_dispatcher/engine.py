@@ -241,10 +241,9 @@ class Engine:
 
     async def _tidy_next(self) -> None:
         effect = self._tidying[0]
-        if type(effect) is Mark:
+        if isinstance(effect, Mark):
             await self._store.mark_bucket(self.shard.key, effect.bucket)
         else:
-            assert type(effect) is Drop
             await self._store.drop_bucket(self.shard.key, effect.key)
 
     # Reading

@@ -91,7 +91,7 @@ async def read_rows(tools: Tools, key: ShardKey, dedup_window_ms: int) -> ShardR
 async def read_all(
     read: Callable[[K], Awaitable[V]], keys: Iterable[K], at_once: int
 ) -> dict[K, V]:
-    """Read many rows, a few at a time. The first error ends it all, by itself and not in a group."""
+    """Read many rows, a few at a time. The first error ends it all, and not in a group."""
     found: dict[K, V] = {}
     faults: list[Exception] = []
     waiting = iter(keys)

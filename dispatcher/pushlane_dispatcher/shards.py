@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 import trio
 
-from pushlane.wire.errors import PushlaneError, Throttled, Unavailable
+from pushlane.wire.errors import Throttled, Unavailable
 from pushlane_dispatcher.recover import read_rows, take_over
 from pushlane_dispatcher.repeat import Undecided
 from pushlane_dispatcher.shard_runner import ShardRunner
@@ -49,9 +49,9 @@ class Held:
         self.dead_letter = dead_letter
         self.slot = slot
         self.runner: ShardRunner | None = None
-        self.error: PushlaneError | None = None
+        self.opening = trio.CancelScope()
         self.opened = trio.Event()
-        """Or could not be."""
+        """Or could not be: then there is no runner."""
         self.gone = trio.Event()
 
 
@@ -86,9 +86,9 @@ class Shards:
             if held is None:
                 held = await self._begin(row, number, dead_letter)
             await held.opened.wait()
-            if held.error is not None:
-                raise held.error
-            if held.runner is not None and held.runner.running:
+            if held.runner is None:
+                raise Unavailable(f"queue {row.name} could not be opened", retry_ms=1_000)
+            if held.runner.running:
                 return held.runner
             await held.gone.wait()
 
@@ -126,9 +126,10 @@ class Shards:
     # Opening
 
     async def _open(self, held: Held) -> ShardRunner | None:
-        """The runner; None when it could not be had: then `error` says why."""
+        """The runner; None when it could not be had."""
         error: Exception | None = None
-        with trio.move_on_after(self._tools.settings.open_ms / 1000):
+        held.opening.deadline = trio.current_time() + self._tools.settings.open_ms / 1000
+        with held.opening:
             async with self._openings:
                 for _ in range(self._tools.settings.claims):
                     try:
@@ -143,7 +144,6 @@ class Shards:
                         if runner is not None:
                             return runner
         log.warning("%s could not be opened: %r", held.key, error or "it took too long")
-        held.error = Unavailable(f"queue {held.row.name} could not be opened", retry_ms=1_000)
         return None
 
     async def _try_open(self, held: Held) -> ShardRunner | None:
@@ -174,9 +174,8 @@ class Shards:
 
     async def close_queue(self, row: QueueRow, reason: Stop) -> None:
         """Close the shards of a queue, and come back when they are gone."""
-        await self._close_all(
-            [held for held in self._held.values() if held.key[0] == row.id], reason
-        )
+        shards = [held for held in self._held.values() if held.key.queue_id == row.id]
+        await self._close_all(shards, reason)
 
     async def close_idle(self, idle_ms: int, at_most: int = 256) -> None:
         """Close slots none of whose shards was used lately, the longest unused first."""
@@ -184,17 +183,19 @@ class Shards:
         for held in self._held.values():
             slots.setdefault(held.slot, []).append(held)
         horizon = self._tools.clock.now() - idle_ms
-        idle = {
-            used_at: group
-            for group in slots.values()
+        idle = [
+            (used_at, slot.number, group)
+            for slot, group in slots.items()
             if (used_at := _used_at(group)) is not None and used_at <= horizon
-        }
-        for used_at in sorted(idle)[:at_most]:
-            await self._close_all(idle[used_at])
+        ]
+        for _, _, group in sorted(idle, key=lambda item: item[:2])[:at_most]:
+            await self._close_all(group)
 
     async def close(self) -> None:
         """Close everything, in good order; nothing opens any more."""
         self._closed = True
+        for held in self._held.values():
+            held.opening.cancel()
         await self._close_all(list(self._held.values()))
 
     async def _close_all(self, group: Iterable[Held], reason: Stop = Stop.CLOSED) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from pushlane.wire.limits import DEFAULTS, Limits
+from pushlane.wire.limits import Limits
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.lease_guard import LeaseGuard
@@ -16,17 +15,19 @@ from pushlane_storage.interface import Store
 
 
 def make_prefix() -> str:
-    """The unguessable part of a subscription's receipts: 64 random bits."""
+    """64 random bits."""
     return secrets.token_hex(8)
 
 
 @dataclass(frozen=True)
 class Tools:
     store: Store
-    leases: LeaseGuard | None = None
-    clock: Clock = field(default_factory=Clock)
-    settings: Settings = field(default_factory=Settings)
-    bounds: Bounds = field(default_factory=Bounds)
-    limits: Limits = DEFAULTS
-    chance: Callable[[], float] = random.random
-    prefix: Callable[[], str] = make_prefix
+    leases: LeaseGuard | None
+    clock: Clock
+    settings: Settings
+    bounds: Bounds
+    limits: Limits
+    chance: Callable[[], float]
+    """Random numbers in [0, 1)."""
+    prefix: Callable[[], str]
+    """Makes the unguessable part of a subscription's receipts."""

@@ -86,7 +86,7 @@ def test_no_history_is_too_strange_to_be_judged(seed: int, changes: list[tuple[s
 
 
 def struck(name: str) -> Iterator[tuple[int, History, set[str]]]:
-    for seed in range(120):
+    for seed in range(200):
         mutated = MUTATIONS[name](Model(seed).run(200), Random(seed))
         if mutated is not None:
             yield seed, *mutated

@@ -173,10 +173,13 @@ class Dedup:
     def expire(self, now: int) -> None:
         """Forget ids whose window is over; pending ones stay until they are decided."""
         for queue in (self._own, self._transfers):
-            while queue and queue[0][0] <= now and queue[0][2].stored:
-                _, id_key, first = queue.popleft()
+            while queue and queue[0][0] <= now:
+                _, id_key, first = queue[0]
                 if self.ids.get(id_key) is first:
+                    if not first.stored:
+                        break
                     del self.ids[id_key]
+                queue.popleft()
 
     def _forget_producers(self, now: int) -> None:
         horizon = now - self.window_ms

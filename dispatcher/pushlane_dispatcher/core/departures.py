@@ -26,7 +26,8 @@ REDRIVEN = "redriven"
 
 class Departures:
     __slots__ = (
-        "_bounds", "_effects", "_flying", "_life", "_log", "_order", "_queue", "_queue_id",
+        "_bodiless", "_bounds", "_effects", "_flying", "_life", "_log", "_order", "_queue",
+        "_queue_id",
         "_queue_name", "_retries", "_shard", "_window",
     )  # fmt: skip
 
@@ -46,6 +47,8 @@ class Departures:
         self._window = window
         self._queue_name, self._queue_id, self._shard = place
         self._queue: deque[Entry] = deque()
+        self._bodiless: set[Entry] = set()
+        """Decided, but their bodies are being read again."""
         self._flying = 0
         self._retries: list[tuple[int, int, Entry]] = []
         self._order = 0
@@ -61,6 +64,15 @@ class Departures:
         """The `leaving` row is durable, or was found by a new owner."""
         self._queue.append(entry)
 
+    def fetched(self, entry: Entry) -> bool:
+        """A body was read again, or not found. Was that for a message that is to go?"""
+        if entry not in self._bodiless:
+            return False
+        self._bodiless.remove(entry)
+        if entry.message is not None:
+            self._queue.append(entry)
+        return True
+
     def next_retry(self) -> int | None:
         return self._retries[0][0] if self._retries else None
 
@@ -71,7 +83,8 @@ class Departures:
         while self._queue and self._flying < self._bounds.transfers:
             entry = self._queue.popleft()
             if entry.message is None:
-                self._window.want(entry)  # comes back by `decided` when it was fetched
+                self._bodiless.add(entry)
+                self._window.want(entry)
                 continue
             self._flying += 1
             self._effects.append(self._transfer(entry, entry.message, wall))

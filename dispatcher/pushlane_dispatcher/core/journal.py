@@ -253,7 +253,7 @@ class Journal:
         append.lane.stored = segment.first + count
         bucket.count += count
         bucket.size += append.size
-        bucket.last_at = max(bucket.last_at, segment.messages[-1].published_at)
+        bucket.last_at = max(bucket.last_at, _last_at(append))
         self.pending_messages -= count
         self.pending_size -= append.size
         if append.marked:
@@ -287,7 +287,7 @@ class Journal:
         self._fail(lane, first + len(append.segment.messages), lane.pending)
         tickets = [*append.tickets, *(ticket for _, ticket in lane.tickets)]
         for ticket in tickets:
-            self._fail_ticket(ticket, lane.number, first)
+            self._fail_ticket(ticket, lane, first)
         self.pending_messages -= len(append.segment.messages) + len(lane.pending)
         self.pending_size -= append.size + lane.pending_size
         append.bucket.assigned -= len(append.segment.messages)
@@ -306,10 +306,27 @@ class Journal:
                 ticket.failed[index] = Unavailable("the store refused the first one")
                 self.release(ticket)
 
-    def _fail_ticket(self, ticket: PublishTicket, lane: int, first: int) -> None:
+    def _fail_ticket(self, ticket: PublishTicket, lane: Lane, first: int) -> None:
+        """What a ticket has from `first` on is gone; for what it has before, it waits on."""
+        waits = False
         for index, seq in enumerate(ticket.seqs):
             number = DEFAULT_LANE if ticket.lanes is None else ticket.lanes[index]
-            if number == lane and seq >= first and index not in ticket.duplicates:
+            if number != lane.number or index in ticket.duplicates:
+                continue
+            if seq >= first:
                 ticket.failed[index] = Unavailable("the store refused it", retry_ms=1_000)
                 ticket.seqs[index] = -1
-        self.release(ticket)
+            elif seq >= lane.stored:
+                waits = True
+        if waits:
+            lane.flights[-1].tickets.append(ticket)
+        else:
+            self.release(ticket)
+
+
+def _last_at(append: Append) -> int:
+    """When the newest message of a flush was published; only dedup windows need it exactly."""
+    messages = append.segment.messages
+    if not append.marked:
+        return messages[-1].published_at
+    return max(message.published_at for message in messages)

@@ -63,6 +63,11 @@ class Log:
         """Nothing waits to be written and nothing is being written."""
         return self._flight is None and not self._next.rows and not self._next.purges
 
+    @property
+    def purging(self) -> bool:
+        """Another purge waits behind the flush under way."""
+        return bool(self._next.purges)
+
     def ack(self, entries: list[Entry]) -> None:
         """Entries in the order of their receipts: mostly one run of seqs."""
         self._next.acked += entries

@@ -38,7 +38,7 @@ from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.explain import Explanation, Stats, explain, stats
 from pushlane_dispatcher.core.journal import Journal
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
-from pushlane_dispatcher.core.life import ENDS, PURGEABLE, Event, Life, State
+from pushlane_dispatcher.core.life import ENDS, Event, Life, State
 from pushlane_dispatcher.core.log import Batch, Log
 from pushlane_dispatcher.core.overflow import Overflow
 from pushlane_dispatcher.core.recovered import Recovered
@@ -286,10 +286,12 @@ class Shard:
             for lane in self.window.order
         ]
         if purges:
+            self.window.purging = True
             self.log.purge(purges, purged)
         self._answer(ticket)
 
     def _purged(self, purges: list[Purge], now: int) -> None:
+        self.window.purging = self.log.purging
         for purge in purges:
             lane = self.window.lane(purge.lane)
             for bucket in list(lane.buckets):
@@ -319,16 +321,13 @@ class Shard:
         self.window.paged(page, segments, now, now + self.offset)
 
     def fetched(self, fetch: Fetch, messages: dict[int, Message], now: int) -> None:
-        for entry in self.window.fetched(fetch, messages):
-            if entry.state in PURGEABLE or entry.state is State.LEAVING:
-                self.verdicts.damaged(entry, now)
+        damaged = self.window.fetched(fetch, messages)
         for entry in fetch.entries:
-            if entry.message is None:
-                continue
-            if entry.state is State.LEAVING:
-                self.departures.decided(entry)
-            else:
+            leaves = self.departures.fetched(entry)
+            if entry not in damaged:
                 self.consumers.fetched(entry)
+            elif leaves or entry.state is State.READY:
+                self.verdicts.damaged(entry, now)
 
     def scheduled(self, read: Schedule, found: Sequence[Due], now: int) -> None:
         self.window.scheduled(read, found, now)
@@ -349,7 +348,7 @@ class Shard:
                 self.verdicts.expire(entry, now, wall)
         for lane in self.window.order:
             bucket = lane.open
-            if bucket is not None and self.journal.outgrown(bucket, now):
+            if bucket is not None and not lane.flights and self.journal.outgrown(bucket, now):
                 self.journal.roll(lane, bucket)
                 self.close(lane, bucket, now)
         while self._drops and self._drops[0][0] <= now:
@@ -368,7 +367,7 @@ class Shard:
         times += [
             lane.open.opened_at + self.bounds.bucket_ms
             for lane in self.window.order
-            if lane.open is not None
+            if lane.open is not None and not lane.flights
         ]
         if self._drops:
             times.append(self._drops[0][0])

@@ -30,7 +30,7 @@ FETCHES = 4
 class Window:
     __slots__ = (
         "_bounds", "_delayed", "_effects", "_epoch", "_expiring", "_fetching", "_life",
-        "_wanted", "far", "keys", "lanes", "next_expiry", "order", "resident",
+        "_wanted", "far", "keys", "lanes", "next_expiry", "order", "purging", "resident",
         "resident_bytes", "scheduled_until", "scheduling",
     )  # fmt: skip
 
@@ -54,6 +54,9 @@ class Window:
         self.scheduled_until = 0
         """Wall clock: the schedule index was read up to here."""
         self.scheduling = False
+        self.purging = False
+        """A purge is being written: nothing comes in until it is durable. Else a message could
+        go out before an earlier one of its key that a crash brings back."""
         self._expiring = False
         self.next_expiry: int | None = None
         """Wall clock: no ready message expires before."""
@@ -72,7 +75,7 @@ class Window:
     def stored(self, append: Append, now: int, wall: int) -> None:
         """A segment of this epoch is stored: take it in, unless a backlog stands before it."""
         lane, segment = append.lane, append.segment
-        if lane.cursor != segment.first or lane.paging or not self._room():
+        if lane.cursor != segment.first or lane.paging or self.purging or not self._room():
             return
         if append.plain:
             self._admit_plain(lane, segment, append.size, now)
@@ -104,6 +107,8 @@ class Window:
 
     def page(self) -> None:
         """Ask the store for more where a lane runs low."""
+        if self.purging:
+            return
         for lane in self.order:
             if not lane.backlogged or lane.paging or not self._room():
                 continue

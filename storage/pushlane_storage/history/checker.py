@@ -2,7 +2,7 @@
 
 Which rules apply follows from what the history knows:
 - With the server's events (`begin` says `server`, or there is no `begin`) all rules apply. Voids,
-  ends and transfers must be there: a history that leaves them out is found guilty.
+  ends, transfers and every `open` must be there: a history that leaves them out is found guilty.
 - Clients' histories (`begin` says `client`) obey phantom, unacked_unknown, dedup, stale_settle,
   grant_after_ack, fence (no two grants with one), key_order (as producers know the order),
   attempts (the limit), credit, bounds, drain, malformed; and lost, for messages that nothing

@@ -32,7 +32,8 @@ serve: setup ## run the server
 test: check ## check, then run all tests
 	$(call step,tests)
 	$(PY) -m pytest -n 2 --cov --cov-report=term
-# SIMULATION: its short form goes here, as a step of its own, once tests/simulation can run.
+	$(call step,simulation)
+	$(PY) -m tests.simulation
 	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
 
 check: setup ## formatting, lint, types and import contracts

@@ -76,7 +76,8 @@ class ShardRunner:
         self, messages: list[Message], lanes: Sequence[int] | None = None
     ) -> PublishTicket:
         """Store messages; the ticket says what became of each. Waits for room first."""
-        await self.room()
+        if self.congested:
+            await self.room()
         waiter: Waiter[PublishTicket] = Waiter()
         self.publish_soon(messages, waiter, lanes)
         return await waiter.wait()

@@ -90,14 +90,17 @@ class Client:
 class Publication:
     """One message as its producer sees it, however often it sends it."""
 
-    def __init__(self, uid: str, message: Message, lane: int) -> None:
+    def __init__(self, uid: str, message: Message, lane: int, patience_ms: int) -> None:
+        self.patience_ms = patience_ms
         self.uid = uid
         self.message = message
         self.lane = lane
 
-    @property
-    def repeatable(self) -> bool:
-        return self.message.dedup is not None or self.message.producer is not None
+    def repeatable(self, wall: int) -> bool:
+        """It has an id, and is not so old that it could be forgotten."""
+        if self.message.dedup is None and self.message.producer is None:
+            return False
+        return abs(wall - self.message.published_at) < self.patience_ms
 
 
 class PublishRequest:
@@ -112,6 +115,7 @@ class PublishRequest:
 class Producer(Client):
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(cluster, name)
+        self.patience_ms = 1_500 if cluster.short_window else 10**9
         self.seq = 0
         self.count = 0
         self.unanswered: dict[PublishRequest, None] = {}
@@ -119,9 +123,7 @@ class Producer(Client):
         self.past: list[Publication] = []
 
     def connected(self, conn: Connection) -> None:
-        if self.repeat:
-            batch, self.repeat = self.repeat, []
-            self._send(batch)
+        self._repeat()
 
     def disconnected(self, conn: Connection) -> None:
         unanswered, self.unanswered = self.unanswered, {}
@@ -136,10 +138,13 @@ class Producer(Client):
             return
         batch = [self._compose() for _ in range(self.rng.choice((1, 1, 2, 3, 8)))]
         if self.past and self.rng.random() < 0.15:
-            batch.append(self.rng.choice(self.past))
+            old = self.rng.choice(self.past)
+            if old.repeatable(self.world.wall):
+                batch.append(old)
             if self.rng.random() < 0.3:
                 batch.append(batch[0])
-        self._send([item for i, item in enumerate(batch) if item.repeatable or i == batch.index(item)])
+        wall = self.world.wall
+        self._send([p for i, p in enumerate(batch) if i == batch.index(p) or p.repeatable(wall)])
 
     def _compose(self) -> Publication:
         rng = self.rng
@@ -165,24 +170,32 @@ class Producer(Client):
             uid.encode(), self.world.wall, False, key, None, dedup, producer, seq, not_before,
             expires_at,
         )  # fmt: skip
-        publication = Publication(uid, message, lane)
-        if publication.repeatable:
+        publication = Publication(uid, message, lane, self.patience_ms)
+        if publication.repeatable(self.world.wall):
             self.past.append(publication)
             del self.past[:-20]
         return publication
 
     def _send(self, batch: list[Publication]) -> None:
-        if self.conn is None:
-            self.repeat += [item for item in batch if item.repeatable]
-            return
+        assert self.conn is not None
         items = [(self.world.op(), publication) for publication in batch]
+        if not items:
+            return
         for op, publication in items:
             message = publication.message
             self.world.record(
                 history.Publish(
-                    self.world.now, op, "q", publication.uid, message.key, message.dedup,
-                    message.producer, message.producer_seq or None, 0, bool(message.expires_at),
-                )  # fmt: skip
+                    self.world.now,
+                    op,
+                    "q",
+                    publication.uid,
+                    message.key,
+                    message.dedup,
+                    message.producer,
+                    message.producer_seq or None,
+                    0,
+                    bool(message.expires_at),
+                )
             )
         request = PublishRequest(self, items)
         self.unanswered[request] = None
@@ -210,21 +223,20 @@ class Producer(Client):
             place = ticket.duplicates.get(index)
             lane, seq = place or (publication.lane, ticket.seqs[index])
             self.world.record(
-                history.Published(
-                    self.world.now, op, runner.id(lane, seq), place is not None, seq
-                )
+                history.Published(self.world.now, op, runner.id(lane, seq), place is not None, seq)
             )
 
     def _failed(self, op: int, publication: Publication, code: str) -> None:
         self.world.record(history.PublishFailed(self.world.now, op, code))
-        if publication.repeatable and self.rng.random() < 0.8:
+        if publication.repeatable(self.world.wall) and self.rng.random() < 0.8:
             self.repeat.append(publication)
             self.world.after(self.rng.randrange(300), self._repeat)
 
     def _repeat(self) -> None:
+        if self.conn is None:
+            return
         batch, self.repeat = self.repeat, []
-        if batch:
-            self._send(batch)
+        self._send([item for item in batch if item.repeatable(self.world.wall)])
 
 
 class Holding:
@@ -346,10 +358,10 @@ class Consumer(Client):
 
     def _detached(self, conn: Connection, sub: Subscription) -> None:
         runner = conn.node.runners[self.queue]
-        if self.conn is None or self.sub is not sub:
-            if runner.shard.consumers.subscriptions.get(sub.prefix) is sub:
-                runner.shard.detach(sub, RESUME_MS, conn.node.now)
-                runner.turn()
+        back = self.conn is not None and self.sub is sub
+        if not back and runner.shard.consumers.subscriptions.get(sub.prefix) is sub:
+            runner.shard.detach(sub, RESUME_MS, conn.node.now)
+            runner.turn()
 
     # What comes from the server
 
@@ -508,9 +520,7 @@ class Consumer(Client):
             )
         )
         self.unanswered[request] = None
-        self.conn.send(
-            self._arrived, self.conn, self.sub, self.generation, "ack", prefix, request
-        )
+        self.conn.send(self._arrived, self.conn, self.sub, self.generation, "ack", prefix, request)
 
     def _set_credit(self, conn: Connection, sub: Subscription, credit: int) -> None:
         runner = conn.node.runners[self.queue]

@@ -8,6 +8,7 @@ forgotten at once, in the middle of any effect; what it had sent to the store ma
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pushlane_dispatcher.core.effects import (
@@ -47,6 +48,23 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 RETRY_MS = 20
+
+WEIGHTS = {
+    "schedule.before": 60,
+    "schedule.after": 60,
+    "lost.before": 12,
+    "transfer.before": 6,
+    "transfer.after": 6,
+    "open.before_seal": 6,
+    "open.after_seal": 6,
+    "fetch.before": 4,
+    "fetch.after": 4,
+    "mark.before": 3,
+    "mark.after": 3,
+    "drop.before": 20,
+    "drop.after": 40,
+}
+"""Crashes at effects that are rare are likelier, so that all of them happen often enough."""
 
 
 class Runner:
@@ -109,10 +127,20 @@ class Runner:
                 message = tables.messages(self.key, bucket, [seq])[seq]
                 recovered.leases.append(
                     RecoveredLease(
-                        run.prefix, run.n + index, run.session, run.lane, seq, run.fence,
-                        run.attempts, run.deliveries, run.started, run.lease_ms, run.deadline,
-                        message, run.owner,
-                    )  # fmt: skip
+                        run.prefix,
+                        run.n + index,
+                        run.session,
+                        run.lane,
+                        seq,
+                        run.fence,
+                        run.attempts,
+                        run.deliveries,
+                        run.started,
+                        run.lease_ms,
+                        run.deadline,
+                        message,
+                        run.owner,
+                    )
                 )
         return Shard(
             self.key, self.queue, config, cluster.dead_letters[self.queue], node.epoch,
@@ -412,15 +440,13 @@ class Node:
 
         def run(*args: Any) -> None:
             if self.alive:
-                try:
+                with suppress(Crashed):
                     action(*args)
-                except Crashed:
-                    pass
 
         return run
 
     def maybe_crash(self, where: str) -> None:
-        if self.world.happens(self.world.chances.crash):
+        if self.world.happens(self.world.chances.crash * WEIGHTS.get(where, 1)):
             self.world.fault(f"crash.{where}")
             self.die(where)
 

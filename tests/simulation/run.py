@@ -65,7 +65,7 @@ def _run(world: World, events: int) -> Report:
 def _every(world: World, interval: int, action: Callable[[], None]) -> None:
     def again() -> None:
         action()
-        world.after(interval, again)
+        world.after(10 * interval if world.calm else interval, again)
 
     world.after(interval, again)
 

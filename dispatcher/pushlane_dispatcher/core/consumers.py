@@ -22,6 +22,7 @@ from pushlane_dispatcher.core.effects import (
     SettleTicket,
 )
 from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.idle import Idle
 from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.core.life import IN_FLIGHT, Event, Life, State
 from pushlane_dispatcher.core.log import Log
@@ -41,7 +42,7 @@ FENCE_BITS = 20
 class Consumers:
     __slots__ = (
         "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log",
-        "_resend", "_verdicts", "_window", "idle_since", "subscriptions", "timers",
+        "_resend", "_verdicts", "_window", "idle", "subscriptions", "timers",
     )  # fmt: skip
 
     def __init__(
@@ -70,8 +71,7 @@ class Consumers:
         """Receipts to send again once their bodies are read."""
         self.subscriptions: dict[str, Subscription] = {}
         """By the prefix of their receipts."""
-        self.idle_since: int | None = None
-        """Since when somebody has free permits and nothing is ready."""
+        self.idle = Idle(bounds, life, self)
 
     # Coming and going
 
@@ -105,7 +105,7 @@ class Consumers:
         lost: list[Receipts] = []
         for prefix, low, high in held:
             if prefix == subscription.prefix:
-                listed.update(range(low, min(high, subscription.next_n) + 1))
+                listed.update(range(low, high + 1))  # the wire bounds runs
             else:
                 lost.append((prefix, low, high))
         gone = [n for n in listed if n not in subscription.held and n not in subscription.settled]
@@ -130,7 +130,8 @@ class Consumers:
         """A body was read again: perhaps for a resuming client that still waits for it."""
         n = self._resend.pop(entry, None)
         holder = entry.holder
-        if holder is not None and n == entry.n and entry.state in IN_FLIGHT:
+        if n == entry.n and entry.state in IN_FLIGHT and entry.message is not None:
+            assert holder is not None
             self._deliver_again(holder, entry)
 
     def unsubscribe(self, subscription: Subscription, now: int, wall: int) -> None:
@@ -159,6 +160,10 @@ class Consumers:
         """Grant what is ready as far as credit goes; one delivery per subscription."""
         fair, order = self._fair, self._window.order
         deliveries: dict[Subscription, list[Run]] = {}
+        granted = False
+        if self.idle:
+            for thief, promised in self.idle.kept(wall).items():
+                self._give(thief, promised, deliveries, now)
         subscription = fair.best()
         while subscription is not None:
             ready = 0
@@ -174,18 +179,26 @@ class Consumers:
             taken, expired = self._window.take(top, count, wall)
             for entry in expired:
                 self._verdicts.expire(entry, now, wall)
-            if taken and subscription.ack_none:
-                self._take(subscription, taken, now)
-            elif taken:
-                runs = self._grant(subscription, taken, now)
-                deliveries.setdefault(subscription, []).extend(runs)
-                if self._window.tight:
-                    for entry in taken:
-                        self._window.thin(entry)
+            if taken:
+                self._give(subscription, taken, deliveries, now)
+                granted = True
             subscription = fair.best()
         for receiver, runs in deliveries.items():
             self._effects.append(Deliver(receiver, runs))
-        self._note_idle(subscription, now)
+        self.idle.note(subscription, granted, now)
+
+    def _give(
+        self, subscription: Subscription, entries: list[Entry],
+        deliveries: dict[Subscription, list[Run]], now: int,
+    ) -> None:  # fmt: skip
+        if subscription.ack_none:
+            self._take(subscription, entries, now)
+            return
+        runs = self._grant(subscription, entries, now)
+        deliveries.setdefault(subscription, []).extend(runs)
+        if self._window.tight:
+            for entry in entries:
+                self._window.thin(entry)
 
     def _grant(self, subscription: Subscription, entries: list[Entry], now: int) -> list[Run]:
         started = not subscription.explicit
@@ -229,12 +242,6 @@ class Consumers:
 
     def _offer(self, subscription: Subscription) -> None:
         self._fair.offer(subscription, subscription.free(self._bounds))
-
-    def _note_idle(self, hungry: Subscription | None, now: int) -> None:
-        if hungry is None:
-            self.idle_since = None
-        elif self.idle_since is None:
-            self.idle_since = now
 
     # What consumers say
 
@@ -309,9 +316,19 @@ class Consumers:
 
     def _find(
         self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        ticket: SettleTicket, take: bool = False,
+        ticket: SettleTicket,
     ) -> list[Entry]:  # fmt: skip
-        """What these receipts stand for, still held; `take`: and no longer after this."""
+        """What these receipts stand for, still held."""
+        found, missing = self._look(subscription, generation, receipts, ticket, False)
+        if missing:
+            self._report(subscription, missing, ticket)
+        return list(dict.fromkeys(found))  # somebody may list a receipt twice
+
+    def _look(
+        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        ticket: SettleTicket, take: bool,
+    ) -> tuple[list[Entry], list[int]]:  # fmt: skip
+        """What is held of these receipts, and which are not. `take`: no longer after this."""
         found: list[Entry] = []
         missing: list[int] = []
         look = subscription.held.pop if take else subscription.held.get
@@ -325,16 +342,14 @@ class Consumers:
                     missing.append(n)
                 else:
                     found.append(entry)
-        if missing:
-            self._report(subscription, missing, ticket)
-        return found
+        return found, missing
 
     def _give_up(
         self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
         ticket: SettleTicket, settles: bool,
     ) -> list[Entry]:  # fmt: skip
         """What these receipts stand for, for good. `settles`: a repeat will be a duplicate."""
-        found = self._find(subscription, generation, receipts, ticket, take=True)
+        found, missing = self._look(subscription, generation, receipts, ticket, True)
         if found and (settles or self._cached):
             runs = receipts_of(subscription.prefix, found)
             if settles:
@@ -342,6 +357,8 @@ class Consumers:
                     subscription.remember(low, high, self._bounds)
             if self._cached:
                 self._effects.append(Forget(runs))
+        if missing:
+            self._report(subscription, missing, ticket)
         return found
 
     @staticmethod
@@ -367,7 +384,7 @@ class Consumers:
             again = subscription.next_check()
             if again is not None:
                 self.timers.watch(subscription, again)
-        self._steal(now, wall)
+        self.idle.steal(now, wall)
 
     def _expire(self, subscription: Subscription, late: list[Entry], now: int, wall: int) -> None:
         self._lose(subscription, late)
@@ -378,34 +395,13 @@ class Consumers:
             self._verdicts.fail(entry, "lease expired" if leased else "never started", now, wall)
         self._penalize(subscription, failed, now)
 
-    def next_steal(self) -> int | None:
-        """When an idle consumer may get what another one only reserved."""
-        if self.idle_since is None or not self._life.counts[State.RESERVED]:
-            return None
-        return self.idle_since + self._bounds.steal_ms
-
-    def _steal(self, now: int, wall: int) -> None:
-        at = self.next_steal()
-        if at is None or now < at:
-            return
-        self.idle_since = now
-        thief = self._fair.best()
-        if thief is None:
-            return
-        victim: list[Entry] = []
-        for other in self.subscriptions.values():
-            if other is thief or other.away_until is not None:
-                continue
-            reserved = [e for e in other.held.values() if e.state is State.RESERVED]
-            if len(reserved) > len(victim):
-                victim = reserved
-        count = min(-(-len(victim) // 2), thief.free(self._bounds))
-        stolen = victim[len(victim) - count :]
-        if stolen:
-            assert stolen[0].holder is not None
-            self._lose(stolen[0].holder, stolen)
-            for entry in stolen:
-                self._verdicts.fail(entry, "taken back for an idle consumer", now, wall)
+    def take_back(self, stolen: list[Entry], now: int, wall: int) -> None:
+        """Take reservations of one subscription back, for an idle one."""
+        holder = stolen[0].holder
+        assert holder is not None
+        self._lose(holder, stolen)
+        for entry in stolen:
+            self._verdicts.fail(entry, "taken back for an idle consumer", now, wall, wait=False)
 
     def _lose(self, subscription: Subscription, entries: list[Entry]) -> None:
         """Tell a holder that these are no longer its own."""

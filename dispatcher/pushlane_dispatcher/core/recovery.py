@@ -106,16 +106,15 @@ def _count_counters(
     existing: list[Bucket] = []
     for bucket in sorted(buckets, key=lambda bucket: (bucket.key.lane, bucket.first)):
         lane, old = bucket.key.lane, bucket.key.epoch
-        sealed = seals.counters(lane, old)
+        # A bucket is begun only when the one before is stored whole, and drained ones between
+        # may be dropped: so gaps are only looked for inside a bucket.
         first = counter_of(bucket.first)
-        end = counters.get((lane, old), first)
-        if first != end:  # behind a gap: never acknowledged
-            continue
         end = first + _stored(bucket, rows.heads.get(bucket.key, ()))
+        sealed = seals.counters(lane, old)
         if sealed is not None:
             end = min(end, sealed)
-        counters[lane, old] = end
         if end > first:
+            counters[lane, old] = end
             existing.append(_shorten(bucket, end - first, rows.heads.get(bucket.key, ())))
     return counters, existing
 

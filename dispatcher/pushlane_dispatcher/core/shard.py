@@ -118,6 +118,8 @@ class Shard:
         wall = now + self.offset
         if not self.config.paused:
             self.consumers.pump(now, 0 if self.clock_suspect else wall)
+        else:
+            self.consumers.idle.since = None
         self.departures.pump(now, wall)
         self.window.page()
         self.window.fetch()
@@ -324,9 +326,8 @@ class Shard:
         damaged = self.window.fetched(fetch, messages)
         for entry in fetch.entries:
             leaves = self.departures.fetched(entry)
-            if entry not in damaged:
-                self.consumers.fetched(entry)
-            elif leaves or entry.state is State.READY:
+            self.consumers.fetched(entry)
+            if entry in damaged and (leaves or entry.state is State.READY):
                 self.verdicts.damaged(entry, now)
 
     def scheduled(self, read: Schedule, found: Sequence[Due], now: int) -> None:
@@ -356,7 +357,7 @@ class Shard:
 
     def wake_at(self) -> int | None:
         """Monotonic: when `tick` has something to do next; None: not before the next event."""
-        times = [self.consumers.timers.next(), self.consumers.next_steal()]
+        times = [self.consumers.timers.next(), self.consumers.idle.next_steal()]
         times.append(self.departures.next_retry())
         walls = [self.window.next_due()]
         if not self.clock_suspect:

@@ -50,14 +50,14 @@ class Verdicts:
             delay_ms = self._backoff(entry)
         self._retry(entry, delay_ms or 0, now, wall)
 
-    def fail(self, entry: Entry, error: str, now: int, wall: int) -> None:
+    def fail(self, entry: Entry, error: str, now: int, wall: int, *, wait: bool = True) -> None:
         """Its consumer fell silent: lease or reservation over, connection lost, taken away."""
         entry.deliveries += 1
         entry.error = error
         if entry.deliveries >= self.config.max_deliveries and self.dead_letter is not None:
             self._leave(entry, "max_deliveries", now, wall)
         else:
-            self._retry(entry, self._backoff(entry), now, wall)
+            self._retry(entry, self._backoff(entry) if wait else 0, now, wall)
 
     def reject(self, entry: Entry, error: str | None, now: int, wall: int) -> None:
         entry.error = error

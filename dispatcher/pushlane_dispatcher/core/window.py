@@ -17,7 +17,7 @@ from pushlane_dispatcher.core.effects import Append, Effect, Fetch, Page, Schedu
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.keys import Keys
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
-from pushlane_dispatcher.core.life import PURGEABLE, Event, Life, State
+from pushlane_dispatcher.core.life import PURGEABLE, WAITING, Event, Life, State
 from pushlane_storage.interface import Due
 from pushlane_storage.message import MESSAGE_OVERHEAD, Message, size_of
 from pushlane_storage.segment import Segment
@@ -224,7 +224,7 @@ class Window:
         if self.tight:
             for seq in range(first, lane.cursor):
                 entry = lane.entries.get(seq)
-                if entry is not None and entry.state is not State.READY:
+                if entry is not None and entry.state in WAITING:
                     self.thin(entry)
 
     # Bodies
@@ -266,6 +266,8 @@ class Window:
             groups: dict[LiveBucket, list[Entry]] = {}
             for _ in range(min(len(self._wanted), self._bounds.fetch_messages)):
                 entry = self._wanted.popleft()
+                if entry.lane.entries.get(entry.seq) is not entry:
+                    continue  # it ended meanwhile
                 bucket = entry.lane.bucket_of(entry.seq)
                 assert bucket is not None  # an unsettled message's bucket is not drained
                 groups.setdefault(bucket, []).append(entry)
@@ -273,18 +275,19 @@ class Window:
                 self._fetching += 1
                 self._effects.append(Fetch(bucket.key, entries))
 
-    def fetched(self, fetch: Fetch, messages: dict[int, Message]) -> list[Entry]:
+    def fetched(self, fetch: Fetch, messages: dict[int, Message]) -> set[Entry]:
         """Bodies came. Those whose body the store does not have are returned."""
         self._fetching -= 1
-        damaged = []
+        damaged = set()
         for entry in fetch.entries:
             message = messages.get(entry.seq)
             if entry.message is not None or entry.lane.entries.get(entry.seq) is not entry:
                 continue
             if message is None:
-                damaged.append(entry)
+                damaged.add(entry)
                 continue
             entry.message = message
+            entry.size = size_of(message)  # a bare position did not know it
             self.resident += 1
             self.resident_bytes += entry.size
             entry.expires_at = message.expires_at

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import (
     Append,
@@ -53,8 +55,6 @@ OFFSET = 1_000_000_000_000
 
 LANE = 4
 E = TypeVar("E", bound=Effect)
-
-Held = RecoveredLease | None
 
 
 class Got(NamedTuple):
@@ -169,8 +169,6 @@ class Rig:
         return under_way
 
     def configure(self, **changes: Any) -> None:
-        import msgspec
-
         self.config = msgspec.structs.replace(self.config, **changes)
         self.shard.configure(self.config, self.dead_letter)
         self.run()
@@ -307,6 +305,7 @@ class Rig:
                     subscription.lease_ms,
                     run.deadline + self.offset,
                     message,
+                    self.epoch,
                 )
 
     # Time

@@ -18,9 +18,7 @@ def bodies(append: Append) -> list[str]:
 
 
 def stored(rig: Rig) -> list[str]:
-    return [
-        message.body.decode() for segment in rig.segments() for message in segment.messages
-    ]
+    return [message.body.decode() for segment in rig.segments() for message in segment.messages]
 
 
 def codes(ticket: PublishTicket) -> dict[int, str]:
@@ -264,6 +262,7 @@ def test_only_what_was_refused_of_a_publish_fails() -> None:
     high, zero, first, second, third = rig.held(Append)
     rig.finish(zero, first, high)
     rig.refuse(third)
+    assert ticket not in rig.published, "a part of it is still under way"
     rig.refuse(second)
     assert codes(ticket) == {1: Unavailable.code, 2: Unavailable.code}
     assert ticket.seqs == [make_seq(1, 1), -1, -1, make_seq(1, 0), make_seq(1, 0)]

@@ -60,7 +60,12 @@ def test_what_is_removed_is_not_taken(fresh: set[int], again: set[int], gone: se
 def test_a_new_lane_is_empty() -> None:
     lane = Lane(4, 3)
     assert lane.stored == make_seq(3, 0)
-    assert (lane.ready, lane.head(), lane.bucket_of(0), lane.bucket_from(0)) == (0, None, None, None)
+    assert (lane.ready, lane.head(), lane.bucket_of(0), lane.bucket_from(0)) == (
+        0,
+        None,
+        None,
+        None,
+    )
 
 
 # Buckets

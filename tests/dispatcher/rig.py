@@ -1,0 +1,264 @@
+"""What the shell's tests are made of: a store that follows a script, consumers, a dispatcher.
+
+All of it runs on trio's mock clock: the wall clock follows it, so a minute passes in no time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from pushlane_dispatcher.clock import Clock
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.effects import PublishTicket, Receipts, Run, SettleTicket
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.shard_runner import ShardRunner
+from pushlane_dispatcher.waiter import Waiter
+from pushlane_leases.memory import LeaseTable, MemoryLeases
+from pushlane_storage.memory import MemoryStore, MemoryTables
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig
+
+START = 1_700_000_000_000
+TENANT = "default"
+
+Call = Callable[[], Awaitable[Any]]
+Step = Callable[[Call], Awaitable[Any]]
+
+
+def mock_clock() -> Clock:
+    """A wall clock that goes with the monotonic one."""
+    return Clock(lambda: START / 1000 + trio.current_time())
+
+
+# Steps: what becomes of one call of a store or cache
+
+
+def fail(error: Exception) -> Step:
+    """Raise, and do nothing."""
+
+    async def step(_: Call) -> Any:
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    return step
+
+
+def fail_after(error: Exception) -> Step:
+    """Do it, then raise all the same."""
+
+    async def step(call: Call) -> Any:
+        await call()
+        raise error
+
+    return step
+
+
+def answer(value: Any) -> Step:
+    async def step(_: Call) -> Any:
+        await trio.lowlevel.checkpoint()
+        return value
+
+    return step
+
+
+async def go(call: Call) -> Any:
+    """Nothing unusual."""
+    return await call()
+
+
+async def hang(_: Call) -> Any:
+    await trio.sleep_forever()
+
+
+class Gate:
+    """A step that waits for its release."""
+
+    def __init__(self) -> None:
+        self.entered = trio.Event()
+        self.released = trio.Event()
+
+    async def __call__(self, call: Call) -> Any:
+        self.entered.set()
+        await self.released.wait()
+        return await call()
+
+
+class Script:
+    """Steps by the name of the method; without one, calls go through. All calls are noted."""
+
+    def __init__(self, actor: object, names: tuple[str, ...]) -> None:
+        self.steps: dict[str, deque[Step]] = defaultdict(deque)
+        self.always: dict[str, Step] = {}
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        for name in names:
+            setattr(actor, name, partial(self._play, name, getattr(actor, name)))
+
+    async def _play(self, name: str, real: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        self.calls.append((name, args))
+        step = self.steps[name].popleft() if self.steps[name] else self.always.get(name, go)
+        return await step(partial(real, *args))
+
+    def add(self, name: str, *steps: Step) -> None:
+        self.steps[name].extend(steps)
+
+    def called(self, name: str) -> list[tuple[Any, ...]]:
+        return [args for called, args in self.calls if called == name]
+
+
+class ScriptedStore(MemoryStore):
+    def __init__(self, tables: MemoryTables | None = None) -> None:
+        super().__init__(tables)
+        self.script = Script(
+            self,
+            (
+                "append", "settle", "mark_bucket", "drop_bucket", "claim", "write_seal", "seals",
+                "buckets", "heads", "segments", "messages", "settlements", "due", "create_queue",
+                "read_queue", "list_queues", "update_queue", "mark_deleting", "remove_queue",
+            ),
+        )  # fmt: skip
+
+
+class ScriptedLeases(MemoryLeases):
+    def __init__(self, table: LeaseTable | None = None) -> None:
+        super().__init__(table)
+        self.script = Script(self, ("claim", "grant", "release"))
+
+
+class Consumer:
+    """A sink that notes everything, and acks at once if told so."""
+
+    def __init__(self, runner: ShardRunner, credit: int = 100, **options: Any) -> None:
+        self.acking = options.pop("acking", False)
+        self.runner = runner
+        self.runs: list[Run] = []
+        self.again: list[Run] = []
+        self.lost_receipts: list[Receipts] = []
+        self.end: tuple[str, str] | None = None
+        self._news = trio.Event()
+        self.sub: Subscription = runner.attach(self, options.pop("session", "s"), credit, **options)
+
+    def deliver(self, runs: list[Run], again: bool) -> None:
+        (self.again if again else self.runs).extend(runs)
+        if self.acking:
+            for run in runs:
+                self.runner.ack(self.sub, self.sub.generation, [self.receipt(run)])
+        self._tell()
+
+    def lost(self, receipts: list[Receipts]) -> None:
+        self.lost_receipts += receipts
+        self._tell()
+
+    def ended(self, code: str, message: str) -> None:
+        self.end = code, message
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    def receipt(self, run: Run) -> Receipts:
+        return self.sub.prefix, run.n, run.n + len(run.messages) - 1
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for run in self.runs for message in run.messages]
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        with trio.fail_after(100_000):
+            while not done():
+                await self._news.wait()
+
+    async def got(self, count: int) -> list[bytes]:
+        """Wait for so many messages in all; their bodies."""
+        await self.until(lambda: len(self.bodies) >= count)
+        return self.bodies
+
+    async def ack(self, *runs: Run) -> SettleTicket:
+        waiter: Waiter[SettleTicket] = Waiter()
+        receipts = [self.receipt(run) for run in runs or self.runs]
+        self.runner.ack(self.sub, self.sub.generation, receipts, waiter)
+        return await waiter.wait()
+
+    async def nack(self, *runs: Run, **how: Any) -> SettleTicket:
+        waiter: Waiter[SettleTicket] = Waiter()
+        receipts = [self.receipt(run) for run in runs or self.runs]
+        self.runner.nack(self.sub, self.sub.generation, receipts, waiter, **how)
+        return await waiter.wait()
+
+
+def message(body: bytes = b"1", **fields: Any) -> Message:
+    at = fields.pop("published_at", START + int(trio.current_time() * 1000))
+    return Message(body, at, **fields)
+
+
+def numbered(count: int, first: int = 0) -> list[Message]:
+    return [message(b"%d" % number) for number in range(first, first + count)]
+
+
+class Rig:
+    """A dispatcher with one open queue."""
+
+    def __init__(self, dispatcher: Dispatcher, queue: OpenQueue) -> None:
+        self.dispatcher = dispatcher
+        self.queue = queue
+        self.runner = queue.runners[0]
+
+    def consumer(self, credit: int = 100, **options: Any) -> Consumer:
+        return Consumer(self.runner, credit, **options)
+
+    async def publish(self, *bodies: bytes, **fields: Any) -> PublishTicket:
+        return await self.runner.publish([message(body, **fields) for body in bodies])
+
+    async def reopen(self) -> None:
+        """The queue again, after its shard has stopped."""
+        self.queue = await self.dispatcher.open(TENANT, self.queue.row.name)
+        self.runner = self.queue.runners[0]
+
+
+@asynccontextmanager
+async def rig(
+    store: MemoryStore | None = None,
+    leases: MemoryLeases | None = None,
+    *,
+    name: str = "q",
+    settings: Settings | None = None,
+    bounds: Bounds | None = None,
+    **config: Any,
+) -> AsyncIterator[Rig]:
+    async with dispatching(store, leases, settings=settings, bounds=bounds) as dispatcher:
+        await dispatcher.ensure(TENANT, name, QueueConfig(**config))
+        yield Rig(dispatcher, await dispatcher.open(TENANT, name))
+
+
+@asynccontextmanager
+async def dispatching(
+    store: MemoryStore | None = None,
+    leases: MemoryLeases | None = None,
+    *,
+    settings: Settings | None = None,
+    bounds: Bounds | None = None,
+) -> AsyncIterator[Dispatcher]:
+    async with open_dispatcher(
+        MemoryStore() if store is None else store,
+        leases,
+        clock=mock_clock(),
+        settings=settings,
+        bounds=bounds,
+        chance=lambda: 0.5,
+    ) as dispatcher:
+        yield dispatcher
+
+
+async def blocked() -> None:
+    """Let everything happen that can happen without time passing."""
+    await wait_all_tasks_blocked()

@@ -1,0 +1,213 @@
+"""The lease cache on the way of a delivery: told before it leaves, never in its way for long."""
+
+import pytest
+import trio
+
+from pushlane_dispatcher.courier import cache_name
+from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.stop import Stop
+from pushlane_leases.interface import LeaseCacheError, LeaseRun
+from pushlane_leases.memory import MemoryLeases
+from pushlane_storage.memory import MemoryStore
+from tests.dispatcher.rig import (
+    START,
+    Gate,
+    Rig,
+    ScriptedLeases,
+    ScriptedStore,
+    blocked,
+    fail,
+    hang,
+    rig,
+)
+
+GONE = LeaseCacheError("gone")
+
+
+def known(leases: MemoryLeases, r: Rig) -> list[LeaseRun]:
+    """What the cache has of the rig's shard."""
+    return leases.table.claim(cache_name(r.runner.key), r.runner.epoch, START)
+
+
+async def test_the_cache_knows_before_the_delivery_leaves() -> None:
+    leases = ScriptedLeases()
+    async with rig(leases=leases) as r:
+        gate = Gate()
+        leases.script.add("grant", gate)
+        consumer = r.consumer(lease_ms=20_000)
+        await r.publish(b"1", b"2")
+        await gate.entered.wait()
+        await blocked()
+        assert consumer.runs == []
+        gate.released.set()
+        await consumer.got(2)
+        (run,) = known(leases, r)
+        assert (run.prefix, run.n, run.count, run.session) == (consumer.sub.prefix, 1, 2, "s")
+        assert (run.started, run.attempts, run.lease_ms) == (True, 0, 20_000)
+        assert run.seq == consumer.runs[0].seq
+        assert START + 20_000 <= run.deadline <= START + 20_100
+
+
+async def test_settled_receipts_are_forgotten_and_started_ones_told() -> None:
+    leases = ScriptedLeases()
+    async with rig(leases=leases) as r:
+        consumer = r.consumer(explicit=True)
+        await r.publish(b"1", b"2")
+        await consumer.got(2)
+        assert [run.started for run in known(leases, r)] == [False]
+        prefix = consumer.sub.prefix
+        r.runner.start(consumer.sub, 1, [(prefix, 1, 1)])
+        await blocked()
+        assert [(run.n, run.started) for run in known(leases, r)] == [(1, True), (2, False)]
+        r.runner.ack(consumer.sub, 1, [(prefix, 1, 2)])
+        await blocked()
+        assert known(leases, r) == []
+
+
+async def test_deliveries_gather_while_the_cache_is_asked() -> None:
+    leases = ScriptedLeases()
+    async with rig(leases=leases) as r:
+        gate = Gate()
+        leases.script.add("grant", gate)
+        consumer = r.consumer()
+        await r.publish(b"1")
+        await gate.entered.wait()
+        for body in (b"2", b"3", b"4"):
+            await r.publish(body)
+        gate.released.set()
+        assert await consumer.got(4) == [b"1", b"2", b"3", b"4"]
+        assert len(leases.script.called("grant")) == 2
+
+
+async def test_a_slow_cache_delays_a_delivery_and_no_more() -> None:
+    leases = ScriptedLeases()
+    async with rig(leases=leases) as r:
+        leases.script.add("grant", hang)
+        consumer = r.consumer()
+        await r.publish(b"1")
+        await consumer.got(1)
+        assert trio.current_time() == pytest.approx(0.2, abs=0.01)
+        assert r.dispatcher.leases is not None
+        assert r.dispatcher.leases.failures == 1
+
+
+async def test_a_cache_that_fails_is_left_alone_and_told_everything_when_it_is_back() -> None:
+    leases = ScriptedLeases()
+    async with rig(leases=leases, settings=Settings(cache_failures=2, cache_rest_ms=1_000)) as r:
+        guard = r.dispatcher.leases
+        assert guard is not None
+        leases.script.always["grant"] = fail(GONE)
+        consumer = r.consumer()
+        for number in range(4):
+            await r.publish(b"%d" % number)
+        await consumer.got(4)
+        assert trio.current_time() < 0.1
+        assert guard.broken
+        assert guard.trips == 1
+        assert guard.skipped >= 1
+        assert known(leases, r) == []
+        leases.script.always.clear()
+        await trio.sleep(1)
+        await r.publish(b"4")
+        await consumer.got(5)
+        assert not guard.broken
+        await r.publish(b"5")
+        await consumer.got(6)
+        assert sum(run.count for run in known(leases, r)) == 6
+
+
+async def test_one_missed_grant_is_made_up_for_with_the_next() -> None:
+    leases = ScriptedLeases()
+    async with rig(leases=leases) as r:
+        leases.script.add("grant", fail(GONE))
+        consumer = r.consumer()
+        reserving = r.consumer(explicit=True)
+        await r.publish(b"1", b"2")
+        await consumer.until(lambda: bool(consumer.runs and reserving.runs))
+        assert known(leases, r) == []
+        await r.publish(b"3", b"4")
+        await consumer.until(lambda: len(consumer.bodies + reserving.bodies) == 4)
+        runs = known(leases, r)
+        assert sum(run.count for run in runs) == 4
+        assert {run.started for run in runs} == {True, False}
+
+
+async def test_a_newer_owner_in_the_cache_ends_the_shard() -> None:
+    leases = ScriptedLeases()
+    async with rig(leases=leases) as r:
+        leases.table.claim(cache_name(r.runner.key), r.runner.epoch + 5, START)
+        consumer = r.consumer()
+        await r.publish(b"1")
+        await consumer.until(lambda: consumer.end is not None)
+        assert consumer.runs == []
+        assert r.runner.stopped_by is Stop.STALE
+
+
+async def test_what_was_on_its_way_to_a_lost_connection_comes_by_the_resume() -> None:
+    leases = ScriptedLeases()
+    async with rig(leases=leases) as r:
+        gate = Gate()
+        leases.script.add("grant", gate)
+        consumer = r.consumer()
+        await r.publish(b"1")
+        await gate.entered.wait()
+        r.runner.detach(consumer.sub, 30_000)
+        r.runner.resume(consumer.sub, [], consumer)
+        gate.released.set()
+        await consumer.until(lambda: bool(consumer.again))
+        await blocked()
+        assert consumer.runs == []
+        assert len(consumer.again) == 1
+
+
+async def test_forgetting_waits_for_deliveries_but_not_for_ever() -> None:
+    leases = ScriptedLeases()
+    async with rig(leases=leases, settings=Settings(forgets=3)) as r:
+        consumer = r.consumer(acking=True)
+        for number in range(20):
+            await r.publish(b"%d" % number)
+        await consumer.got(20)
+        await blocked()
+        assert known(leases, r) == []
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_receipts_outlive_a_restart_if_the_cache_does(lost: bool) -> None:
+    store, leases = MemoryStore(), MemoryLeases()
+    async with rig(store, leases) as r:
+        consumer = r.consumer(lease_ms=60_000)
+        await r.publish(b"1", b"2", b"3")
+        await consumer.got(3)
+        await consumer.ack(consumer.runs[0].__class__(4, 0, 1, 1, 0, 0, 0, [None]))  # type: ignore[list-item]
+        prefix = consumer.sub.prefix
+    leases = MemoryLeases() if lost else MemoryLeases(leases.table)
+    async with rig(MemoryStore(store.tables), leases) as r:
+        second = r.consumer()
+        if lost:
+            assert await second.got(2) == [b"2", b"3"]
+            return
+        await blocked()
+        assert second.runs == []
+        subscription = r.runner.subscription(prefix)
+        assert subscription is not None
+        assert r.queue.find(prefix) == (r.runner, subscription)
+        ticket = r.runner.ack(subscription, subscription.generation, [(prefix, 2, 2)])
+        assert ticket.lost == []
+        assert await second.got(1) == [b"3"]  # its lease ran out, its attempt counted
+        assert second.runs[0].attempt == 2
+        assert r.queue.find("nobody") is None
+
+
+async def test_a_restart_without_its_cache_goes_on_without() -> None:
+    store, leases = MemoryStore(), MemoryLeases()
+    async with rig(store, leases) as r:
+        consumer = r.consumer()
+        await r.publish(b"1")
+        await consumer.got(1)
+    broken = ScriptedLeases(leases.table)
+    broken.script.add("claim", hang)
+    async with rig(ScriptedStore(store.tables), broken) as r:
+        second = r.consumer()
+        assert await second.got(1) == [b"1"]
+        assert r.dispatcher.leases is not None
+        assert r.dispatcher.leases.failures == 1

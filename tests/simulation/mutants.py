@@ -1,0 +1,417 @@
+"""Planted bugs: each breaks the core on purpose, and a named rule must catch it.
+
+They live here and nowhere in the product: a mutant patches a method for the time of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from pushlane_dispatcher.core import consumers, recovery, restore
+from pushlane_dispatcher.core.consumers import Consumers
+from pushlane_dispatcher.core.dedup import Dedup
+from pushlane_dispatcher.core.departures import Departures
+from pushlane_dispatcher.core.effects import Append, Deliver, Settle
+from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.journal import Journal
+from pushlane_dispatcher.core.keys import Keys
+from pushlane_dispatcher.core.life import Event, State
+from pushlane_dispatcher.core.log import Log
+from pushlane_dispatcher.core.runs import make_runs
+from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.core.verdicts import Verdicts
+from pushlane_dispatcher.core.window import Window
+from pushlane_storage.seal import Seals
+from pushlane_storage.settlement import BucketState, Checkpoint
+from tests.simulation.node import Runner
+
+
+class Mutant(NamedTuple):
+    name: str
+    caught_by: frozenset[str]
+    patches: list[tuple[Any, str, Any]]
+
+
+MUTANTS: list[Mutant] = []
+
+
+def plant(*caught_by: str) -> Callable[[Callable[[], list[tuple[Any, str, Any]]]], None]:
+    def add(make: Callable[[], list[tuple[Any, str, Any]]]) -> None:
+        MUTANTS.append(Mutant(make.__name__, frozenset(caught_by), make()))
+
+    return add
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    with ExitStack() as stack:
+        for target, name, new in mutant.patches:
+            stack.enter_context(patch.object(target, name, new))
+        yield
+
+
+# Publishing
+
+
+@plant("ack_before_durable", "lost", "phantom")
+def acknowledged_before_durable() -> list[tuple[Any, str, Any]]:
+    begin = Journal._begin
+
+    def hasty(self: Journal, lane: Any, now: int, wall: int) -> Append:
+        append = begin(self, lane, now, wall)
+        tickets, append.tickets = append.tickets, []
+        for ticket in tickets:
+            self.release(ticket)
+        return append
+
+    return [(Journal, "_begin", hasty)]
+
+
+@plant("ack_before_durable", "lost", "dedup", "phantom")
+def acknowledged_out_of_order() -> list[tuple[Any, str, Any]]:
+    def unordered(self: Journal, append: Append) -> list[Append]:
+        append.lane.flights.remove(append)
+        return [self._count(append)]
+
+    return [(Journal, "stored", unordered)]
+
+
+@plant("key_order", "audit", "exception", "two_leases")
+def delivered_out_of_order() -> list[tuple[Any, str, Any]]:
+    appended = Shard.appended
+
+    def eager(self: Shard, append: Append, now: int) -> None:
+        lane = append.lane
+        if lane.flights[0] is not append and not lane.paging:
+            self.window._admit(
+                lane, append.segment.first, append.segment.messages, None, now, now + self.offset
+            )
+        appended(self, append, now)
+
+    return [(Shard, "appended", eager)]
+
+
+@plant("ack_before_durable", "lost", "phantom")
+def dedup_known_before_stored() -> list[tuple[Any, str, Any]]:
+    pending = Dedup.pending
+
+    def known(self: Dedup, message: Any, lane: int, seq: int, now: int) -> None:
+        pending(self, message, lane, seq, now)
+        for first in self._firsts(message):
+            first.stored = True
+
+    return [(Dedup, "pending", known)]
+
+
+@plant("dedup", "unacked_unknown", "phantom")
+def dedup_forgotten_at_restart() -> list[tuple[Any, str, Any]]:
+    return [(Dedup, "restore", lambda self, mark, lane, now, wall: None)]
+
+
+@plant("dedup", "unacked_unknown", "phantom")
+def marks_dropped_with_their_bucket() -> list[tuple[Any, str, Any]]:
+    def at_once(self: Shard, drop: Any, last_at: int, transfers: bool, now: int) -> None:
+        self._effects.append(drop)
+
+    return [(Shard, "drop_later", at_once)]
+
+
+@plant("audit", "phantom", "exception", "lost", "ack_before_durable")
+def unknown_commit_taken_for_a_failure() -> list[tuple[Any, str, Any]]:
+    unknown = Runner._unknown
+
+    def wrong(self: Runner, effect: Any) -> None:
+        if isinstance(effect, Append) and self.shard.journal.refused(effect):
+            self.perform(effect)
+            self.node.flying.remove((self, effect))
+            self.turn()
+        else:
+            unknown(self, effect)
+
+    return [(Runner, "_unknown", wrong)]
+
+
+# Leasing
+
+
+@plant("two_leases")
+def regrant_before_the_void_is_durable() -> list[tuple[Any, str, Any]]:
+    retry = Verdicts._retry
+
+    def hasty(self: Verdicts, entry: Entry, delay_ms: int, now: int, wall: int) -> None:
+        retry(self, entry, delay_ms, now, wall)
+        if entry.state is State.VOIDING:
+            self._log._next.voided.remove(entry)
+            self.voided(entry, now, wall)
+
+    return [(Verdicts, "_retry", hasty)]
+
+
+@plant("grant_after_ack", "two_leases", "confirmed_settle_lost", "lost")
+def settled_after_an_unacked_delivery() -> list[tuple[Any, str, Any]]:
+    def deliver_first(
+        self: Consumers, subscription: Subscription, entries: list[Entry], now: int
+    ) -> None:
+        for n, entry in enumerate(entries):
+            entry.n = n
+        subscription.taking += len(entries)
+        self._effects.append(Deliver(subscription, make_runs(entries, 0)))
+        self._life.move(entries, Event.TAKE, now)
+        self._log.take(subscription, entries)
+        self._fair.served(subscription)
+        self._offer(subscription)
+
+    def silent(self: Consumers, subscription: Subscription, entries: list[Entry]) -> None:
+        subscription.taking -= len(entries)
+        self._offer(subscription)
+
+    return [(Consumers, "_take", deliver_first), (Consumers, "taken", silent)]
+
+
+@plant("grant_after_ack", "grant_after_end", "confirmed_settle_lost", "ended_twice")
+def checkpoint_forgets_a_row() -> list[tuple[Any, str, Any]]:
+    checkpoint = BucketState.checkpoint
+
+    def forgetful(self: BucketState) -> Checkpoint:
+        whole = checkpoint(self)
+        return Checkpoint(whole.acked[:-1], whole.gone, whole.voids, whole.leaving)
+
+    return [(BucketState, "checkpoint", forgetful)]
+
+
+@plant("stale_settle", "audit", "exception")
+def run_settles_anothers_grant() -> list[tuple[Any, str, Any]]:
+    find = Consumers._find
+
+    def trusting(
+        self: Consumers, subscription: Subscription, generation: int, receipts: Any,
+        ticket: Any, take: bool = False,
+    ) -> list[Entry]:  # fmt: skip
+        found = []
+        for prefix, low, high in receipts:
+            owner = self.subscriptions.get(prefix, subscription)
+            current = generation if owner is subscription else owner.generation
+            found += find(self, owner, current, [(prefix, low, high)], ticket, take)
+        return found
+
+    return [(Consumers, "_find", trusting)]
+
+
+@plant("stale_settle", "two_leases", "audit", "exception")
+def receipts_reused_after_a_takeover() -> list[tuple[Any, str, Any]]:
+    return [(restore, "RECEIPT_EPOCH_BITS", 0)]
+
+
+@plant("two_leases", "stale_settle", "lost")
+def any_cached_lease_is_honoured() -> list[tuple[Any, str, Any]]:
+    original = restore.restore
+
+    def gullible(shard: Shard, recovered: Any, now: int) -> None:
+        for lease in recovered.leases:
+            lease.owner = recovered.predecessor
+        original(shard, recovered, now)
+
+    from pushlane_dispatcher.core import shard as shard_module
+
+    return [(shard_module, "restore", gullible)]
+
+
+@plant("two_leases", "stale_settle", "attempts")
+def cache_overrules_a_void() -> list[tuple[Any, str, Any]]:
+    original = restore._restore_lease
+
+    def gullible(shard: Shard, lease: Any, now: int, wall: int) -> None:
+        bucket = shard.window.lane(lease.lane).bucket_of(lease.seq)
+        if bucket is not None:
+            bucket.state.voids.pop(lease.seq, None)
+        original(shard, lease, now, wall)
+
+    return [(restore, "_restore_lease", gullible)]
+
+
+@plant("fence", "two_leases")
+def fence_that_does_not_grow() -> list[tuple[Any, str, Any]]:
+    grant = Consumers._grant
+
+    def flat(self: Consumers, subscription: Subscription, entries: list[Entry], now: int) -> Any:
+        runs = grant(self, subscription, entries, now)
+        for run in runs:
+            run.fence = (self._epoch << consumers.FENCE_BITS) + 1
+        return runs
+
+    return [(Consumers, "_grant", flat)]
+
+
+@plant("credit", "audit")
+def credit_is_ignored() -> list[tuple[Any, str, Any]]:
+    free = Subscription.free
+
+    def generous(self: Subscription, bounds: Any) -> int:
+        found = free(self, bounds)
+        return found + 1 if self.credit and not self.closed and self.away_until is None else found
+
+    return [(Subscription, "free", generous)]
+
+
+@plant("audit", "drain")
+def permit_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
+    resume = Consumers.resume
+
+    def forgetful(self: Consumers, subscription: Subscription, held: Any, now: int) -> Any:
+        lost = resume(self, subscription, held, now)
+        self._fair.hungry.discard(subscription)
+        subscription.stamp += 1
+        return lost
+
+    def quiet(self: Consumers, subscription: Subscription, credit: int) -> None:
+        subscription.credit = credit
+
+    return [(Consumers, "resume", forgetful), (Consumers, "set_credit", quiet)]
+
+
+@plant("drain")
+def key_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
+    release = Keys.release
+
+    def forgetful(self: Keys, entry: Entry) -> Entry | None:
+        return None if entry.error == "connection lost" else release(self, entry)
+
+    return [(Keys, "release", forgetful)]
+
+
+@plant("key_order")
+def key_freed_before_the_ack_is_durable() -> list[tuple[Any, str, Any]]:
+    ack = Log.ack
+
+    def hasty(self: Log, entries: list[Entry]) -> None:
+        ack(self, entries)
+        for entry in entries:
+            WINDOWS[id(self)].free_key(entry, 0)
+
+    created = Window.__init__
+    log_created = Log.__init__
+    WINDOWS: dict[int, Window] = {}
+    latest: list[Window] = []
+
+    def window_init(self: Window, *args: Any) -> None:
+        created(self, *args)
+        latest[:] = [self]
+
+    def log_init(self: Log, *args: Any) -> None:
+        log_created(self, *args)
+        WINDOWS[id(self)] = latest[0]
+
+    return [
+        (Log, "ack", hasty),
+        (Window, "__init__", window_init),
+        (Log, "__init__", log_init),
+    ]
+
+
+@plant("key_order")
+def order_taken_from_the_clock() -> list[tuple[Any, str, Any]]:
+    claim = Keys.claim
+
+    def by_time(self: Keys, key: str, entry: Entry) -> bool:
+        first = claim(self, key, entry)
+        if not first:
+            blocked = self._keys[key].blocked
+            ordered = sorted(blocked, key=lambda e: e.message.published_at if e.message else 0)
+            blocked.clear()
+            blocked.extend(ordered)
+        return first
+
+    return [(Keys, "claim", by_time)]
+
+
+# Ending
+
+
+@plant("transfer", "lost")
+def transfer_settles_before_it_appends() -> list[tuple[Any, str, Any]]:
+    def hasty(self: Departures, entry: Entry) -> None:
+        self._life.move((entry,), Event.MOVE, entry.since)
+        entry.cause = f"dead:{entry.cause}"
+        self._log.end(entry)
+
+    return [(Departures, "decided", hasty)]
+
+
+@plant("attempts", "dead_cause")
+def max_attempts_is_ignored() -> list[tuple[Any, str, Any]]:
+    def endless(self: Verdicts, entry: Entry, delay_ms: int, now: int, wall: int) -> None:
+        entry.holder = None
+        entry.not_before = wall + delay_ms if delay_ms else 0
+        self._life.move((entry,), Event.RETURN, now)
+        self._log.void(entry)
+
+    return [(Verdicts, "_retry", endless)]
+
+
+@plant("attempts", "dead_cause")
+def reservation_costs_an_attempt() -> list[tuple[Any, str, Any]]:
+    give_back, fail = Verdicts.give_back, Verdicts.fail
+
+    def greedy_back(self: Verdicts, entry: Entry, now: int, wall: int) -> None:
+        entry.attempts += entry.state is State.RESERVED
+        give_back(self, entry, now, wall)
+
+    def greedy_fail(self: Verdicts, entry: Entry, error: str, now: int, wall: int) -> None:
+        entry.attempts += entry.state is State.RESERVED
+        fail(self, entry, error, now, wall)
+
+    return [(Verdicts, "give_back", greedy_back), (Verdicts, "fail", greedy_fail)]
+
+
+@plant("in_flight", "ended_twice", "confirmed_settle_lost", "audit", "lost", "exception")
+def purge_takes_what_is_in_flight() -> list[tuple[Any, str, Any]]:
+    flush = Log.flush
+
+    def greedy(self: Log) -> None:
+        for purge in self._next.purges:
+            purge.spared.clear()
+        flush(self)
+
+    return [(Log, "flush", greedy)]
+
+
+@plant("confirmed_settle_lost", "two_leases", "dedup", "phantom", "unacked_unknown", "key_order",
+       "lost", "ended_twice", "transfer", "audit", "exception", "attempts", "stale_settle",
+       "grant_after_end", "grant_after_ack")  # fmt: skip
+def seals_are_ignored() -> list[tuple[Any, str, Any]]:
+    return [
+        (Seals, "counters", lambda self, lane, epoch: None),
+        (Seals, "flushes", lambda self, epoch: None),
+    ]
+
+
+@plant("confirmed_settle_lost", "lost", "ended_twice", "key_order", "two_leases", "audit",
+       "grant_after_ack", "transfer", "exception", "grant_after_end")  # fmt: skip
+def settlements_of_the_last_flush_are_lost() -> list[tuple[Any, str, Any]]:
+    original = recovery._count_flushes
+
+    def short(*args: Any) -> dict[int, int]:
+        return {owner: max(0, count - 1) for owner, count in original(*args).items()}
+
+    return [(recovery, "_count_flushes", short)]
+
+
+@plant("confirmed_settle_lost", "grant_after_ack", "two_leases", "grant_after_end")
+def settle_answered_before_durable() -> list[tuple[Any, str, Any]]:
+    return [(Log, "wait", lambda self, ticket: False)]
+
+
+@plant("audit", "drain", "exception")
+def flush_that_forgets_its_entries() -> list[tuple[Any, str, Any]]:
+    settled = Log.settled
+
+    def forgetful(self: Log, settle: Settle) -> Any:
+        batch = settled(self, settle)
+        batch.voided = batch.voided[:-1]
+        return batch
+
+    return [(Log, "settled", forgetful)]

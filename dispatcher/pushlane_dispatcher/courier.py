@@ -8,10 +8,9 @@ something (it failed, or came back empty) is told everything that is out.
 from __future__ import annotations
 
 from itertools import groupby
+from operator import attrgetter
 
 from pushlane_dispatcher.core.effects import Deliver, Forget, Lost, Receipts, Remember, Run
-from pushlane_dispatcher.core.entry import Entry
-from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.runs import make_runs
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
@@ -103,12 +102,11 @@ class Courier:
         return [
             self._lease_run(subscription, run)
             for subscription in self._shard.consumers.subscriptions.values()
-            for (deadline, _), entries in groupby(subscription.held.values(), key=_alike)
+            for deadline, entries in groupby(subscription.held.values(), attrgetter("deadline"))
             for run in make_runs(list(entries), deadline)
         ]
 
     def _lease_run(self, subscription: Subscription, run: Run) -> LeaseRun:
-        entry = subscription.held.get(run.n)
         return LeaseRun(
             subscription.prefix,
             run.n,
@@ -119,11 +117,8 @@ class Courier:
             subscription.session,
             run.attempt - 1,
             run.deliveries,
-            entry is not None and entry.state is State.LEASED,
+            run.started,
             subscription.lease_ms,
             run.deadline + self._shard.offset,
+            self._shard.epoch,
         )
-
-
-def _alike(entry: Entry) -> tuple[int, State]:
-    return entry.deadline, entry.state

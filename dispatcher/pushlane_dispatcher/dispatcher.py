@@ -110,6 +110,9 @@ class Dispatcher:
         if create:
             await self.ensure(tenant, name, QueueConfig())
         async with self._lock(tenant, name):
+            found = self._open.get((tenant, name))
+            if found is not None and found.running:
+                return found
             row = await self._queues.get(tenant, name)
             dead_letter = await self._queues.dead_letter(row)
             runners = await self._open_shards(row, dead_letter)

@@ -42,6 +42,8 @@ from pushlane_dispatcher.core.effects import (
 )
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.courier import Courier, hand_over
+from pushlane_dispatcher.crowd import Crowd
+from pushlane_dispatcher.reader import Reader
 from pushlane_dispatcher.repeat import Undecided, until_decided, until_done
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools
@@ -64,11 +66,12 @@ class Engine:
         self._courier = None
         if tools.leases is not None:
             self._courier = Courier(shard, tools.leases, tools.settings)
+        self._reader = Reader(shard.key, tools)
         self._transfers = Transfers(send)
         self._tidying: deque[Mark | Drop] = deque()
         self.tickets: set[Ticket] = set()
         """Whose token waits for an answer."""
-        self.crowd = trio.lowlevel.ParkingLot()
+        self.crowd = Crowd()
         """Publishers that wait for room."""
         self.closing: Stop | None = None
         self.stopped_by: Stop | None = None
@@ -85,9 +88,9 @@ class Engine:
             Settle: self._spawn(self._settle),
             Mark: self._tidy_later,
             Drop: self._tidy_later,
-            Page: self._spawn(self._page),
-            Fetch: self._spawn(self._fetch),
-            Schedule: self._spawn(self._schedule),
+            Page: self._spawn(self._unless_fenced(self._page)),
+            Fetch: self._spawn(self._unless_fenced(self._fetch)),
+            Schedule: self._spawn(self._unless_fenced(self._schedule)),
             Transfer: self._transfer,
             Published: self._answer,
             Done: self._answer,
@@ -161,7 +164,7 @@ class Engine:
         if self._courier is not None and self._courier.begin():
             self._nursery.start_soon(self._deliver)
         if self.crowd and not self.shard.journal.congested:
-            self.crowd.unpark()  # it publishes and wakes us: then it is the next one's turn
+            self.crowd.call()  # it publishes and wakes us: then it is the next one's turn
         if self.closing is not None and self.quiet:
             self.stop(self.closing)
         self._set_alarm(now)
@@ -171,6 +174,21 @@ class Engine:
             self._nursery.start_soon(run, effect)
 
         return spawn
+
+    def _unless_fenced(
+        self, run: Callable[[Any], Awaitable[None]]
+    ) -> Callable[[Any], Awaitable[None]]:
+        async def guarded(effect: Effect) -> None:
+            try:
+                await run(effect)
+            except Fenced as error:
+                self._fenced(error)
+
+        return guarded
+
+    def _fenced(self, error: Fenced) -> None:
+        log.warning("%s: fenced: %s", self.shard.key, error)
+        self.stop(Stop.FENCED)
 
     # Time
 
@@ -217,8 +235,7 @@ class Engine:
         try:
             return await until_decided(write, self._settings, undo)
         except Fenced as error:
-            log.warning("%s: fenced: %s", self.shard.key, error)
-            self.stop(Stop.FENCED)
+            self._fenced(error)
         except Undecided:
             self.stop(Stop.UNDECIDED)
         return False
@@ -233,8 +250,8 @@ class Engine:
         while self._tidying:
             try:
                 await until_done(self._tidy_next, self._settings)
-            except Fenced:
-                self.stop(Stop.FENCED)
+            except Fenced as error:
+                self._fenced(error)
                 return
             self._tidying.popleft()
         self.pump()
@@ -249,29 +266,17 @@ class Engine:
     # Reading
 
     async def _page(self, page: Page) -> None:
-        segments = await until_done(
-            lambda: self._store.segments(self.shard.key, page.bucket, page.start, page.limit),
-            self._settings,
-        )
-        if not segments:  # the core will ask again: not at once
-            log.error("%s: nothing is stored from %d on", page.bucket, page.start)
-            await trio.sleep(self._settings.repeat_max_ms / 1000)
+        segments = await self._reader.page(page)
         self.shard.paged(page, segments, self._clock.now())
         self.pump()
 
     async def _fetch(self, fetch: Fetch) -> None:
-        seqs = [entry.seq for entry in fetch.entries]
-        messages = await until_done(
-            lambda: self._store.messages(self.shard.key, fetch.bucket, seqs), self._settings
-        )
+        messages = await self._reader.fetch(fetch)
         self.shard.fetched(fetch, messages, self._clock.now())
         self.pump()
 
     async def _schedule(self, read: Schedule) -> None:
-        found = await until_done(
-            lambda: self._store.due(self.shard.key, read.start, read.end, read.limit),
-            self._settings,
-        )
+        found = await self._reader.schedule(read)
         self.shard.scheduled(read, found, self._clock.now())
         self.pump()
 
@@ -319,7 +324,7 @@ class Engine:
         return (
             self.quiet
             and not self.shard.consumers.subscriptions
-            and not self._transfers.busy
+            and not self.shard.life.leaving()
             and not self.crowd
         )
 
@@ -352,5 +357,5 @@ class Engine:
         for subscription in list(self.shard.consumers.subscriptions.values()):
             if subscription.token is not None and not subscription.closed:
                 subscription.token.ended(reason.code, reason.value)
-        self.crowd.unpark_all()
+        self.crowd.dismiss()
         self.stopped.set()

@@ -32,6 +32,7 @@ class LeaseGuard:
         self._cache = cache
         self._clock = clock
         self._timeout = settings.cache_ms / 1000
+        self._claim_timeout = settings.cache_claim_ms / 1000
         self._breaker = Breaker(settings.cache_failures, settings.cache_rest_ms)
         self.generation = 1
         """One more whenever the cache comes back: then it has missed something."""
@@ -51,7 +52,7 @@ class LeaseGuard:
 
     async def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun] | None:
         """What is out; None when the cache can't say."""
-        return await self._ask(lambda: self._cache.claim(shard, epoch, now))
+        return await self._ask(lambda: self._cache.claim(shard, epoch, now), self._claim_timeout)
 
     async def grant(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> bool:
         return await self._tell(lambda: self._cache.grant(shard, epoch, runs))
@@ -64,14 +65,14 @@ class LeaseGuard:
             await call()
             return True
 
-        return await self._ask(told) is True
+        return await self._ask(told, self._timeout) is True
 
-    async def _ask(self, call: Callable[[], Awaitable[T]]) -> T | None:
+    async def _ask(self, call: Callable[[], Awaitable[T]], seconds: float) -> T | None:
         if not self._breaker.allows(self._clock.now()):
             self.skipped += 1
             return None
         try:
-            with trio.fail_after(self._timeout):
+            with trio.fail_after(seconds):
                 answer = await call()
         except StaleEpoch:
             self._succeeded()

@@ -11,6 +11,7 @@ from functools import partial
 
 import msgspec
 
+from pushlane.wire.errors import Unavailable
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.explain import Stats
 from pushlane_dispatcher.core.subscription import Subscription
@@ -58,7 +59,10 @@ class OpenQueue:
         answer: Callable[[Publication], None],
         lanes: Sequence[int] | None = None,
     ) -> None:
-        """The same without waiting: for those who watch `congested` themselves."""
+        """The same without waiting: for those who watch `congested` themselves.
+
+        When all its shards have stopped, the answer comes before this returns.
+        """
         assert messages, "an empty publish is a bad request"
         parts = self._split(messages)
         publication = Publication(len(messages), len(parts), answer)
@@ -68,9 +72,12 @@ class OpenQueue:
             if len(parts) > 1:
                 part = [messages[index] for index in indexes]
                 part_lanes = None if lanes is None else [lanes[index] for index in indexes]
-            runner.publish_soon(
-                part, partial(publication.answered, runner.key, indexes), part_lanes
-            )
+            try:
+                runner.publish_soon(
+                    part, partial(publication.answered, runner.key, indexes), part_lanes
+                )
+            except Unavailable as error:  # other shards may have taken theirs
+                publication.refused(indexes, error)
 
     def _split(self, messages: list[Message]) -> dict[int, Sequence[int]]:
         """By shard: the indexes of its messages."""

@@ -16,9 +16,7 @@ class Publication:
 
     __slots__ = ("_answer", "_waits", "duplicates", "failed", "ids")
 
-    def __init__(
-        self, count: int, shards: int, answer: Callable[[Publication], None] | None = None
-    ) -> None:
+    def __init__(self, count: int, shards: int, answer: Callable[[Publication], None]) -> None:
         self.ids: list[str | None] = [None] * count
         """None where it failed."""
         self.duplicates: list[int] = []
@@ -35,15 +33,22 @@ class Publication:
         error: PushlaneError | None,
     ) -> None:
         """One shard has decided; `indexes` are where its messages stand."""
-        if error is not None:
-            self.failed.update(dict.fromkeys(indexes, error))
-        else:
+        if error is None:
             self._take(shard, indexes, ticket)
+            self._one_less()
+        else:
+            self.refused(indexes, error)
+
+    def refused(self, indexes: Sequence[int], error: PushlaneError) -> None:
+        """One shard says the same of all its messages."""
+        self.failed.update(dict.fromkeys(indexes, error))
+        self._one_less()
+
+    def _one_less(self) -> None:
         self._waits -= 1
         if not self._waits:
             self.duplicates.sort()
-            if self._answer is not None:
-                self._answer(self)
+            self._answer(self)
 
     def _take(self, shard: ShardKey, indexes: Sequence[int], ticket: PublishTicket) -> None:
         lanes, failed, duplicates = ticket.lanes, ticket.failed, ticket.duplicates

@@ -14,6 +14,7 @@ from pushlane.wire.names import check_queue_name, check_tenant_name
 from pushlane_dispatcher.config import check_config, own_dead_letter
 from pushlane_dispatcher.tools import Tools
 from pushlane_storage.interface import (
+    Fenced,
     QueueExists,
     QueueMissing,
     StoreRefused,
@@ -40,7 +41,7 @@ def store_answers(name: str) -> Iterator[None]:
         raise NotFound(f"there is no queue {name}") from None
     except VersionConflict:
         raise Conflict(f"queue {name} was changed meanwhile") from None
-    except (StoreRefused, StoreUnknown) as error:
+    except (StoreRefused, StoreUnknown, Fenced) as error:
         raise Unavailable(f"the store could not answer for {name}", retry_ms=1_000) from error
 
 

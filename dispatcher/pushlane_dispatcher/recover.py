@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import trio
 
-from pushlane_dispatcher.core.recovered import Recovered, RecoveredBucket, RecoveredLease
+from pushlane_dispatcher.core.recovered import Recovered, RecoveredLease
 from pushlane_dispatcher.core.recovery import (
     ShardRows,
     needs_heads,
@@ -125,7 +125,7 @@ async def _leases(
     if runs is None:
         log.warning("%s opens without its lease cache: what is out may come again early", key)
         return []
-    places = list(_places(runs, recovered.buckets))
+    places = list(_places(runs, recovered))
     wanted: dict[BucketKey, list[int]] = {}
     for _, seq, _, bucket in places:
         wanted.setdefault(bucket, []).append(seq)
@@ -142,11 +142,13 @@ async def _leases(
 
 
 def _places(
-    runs: Iterable[LeaseRun], buckets: list[RecoveredBucket]
+    runs: Iterable[LeaseRun], recovered: Recovered
 ) -> Iterator[tuple[LeaseRun, int, int, BucketKey]]:
-    """Run, seq, receipt number and bucket of all that the log has not ended."""
+    """Run, seq, receipt number and bucket of all that counts and that the log has not ended."""
     for run in runs:
-        for found in buckets:
+        if run.owner != recovered.predecessor:
+            continue
+        for found in recovered.buckets:
             row = found.row
             low = max(run.seq, row.first)
             high = min(run.seq + run.count, row.first + row.count)
@@ -170,4 +172,5 @@ def _lease(run: LeaseRun, n: int, seq: int, message: Message) -> RecoveredLease:
         run.lease_ms,
         run.deadline,
         message,
+        run.owner,
     )

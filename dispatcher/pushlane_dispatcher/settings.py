@@ -32,6 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # The lease cache
     cache_ms: int = 200
     """How long the lease cache may take; deliveries wait for it."""
+    cache_claim_ms: int = 2_000
+    """The same for what is out when a shard opens: it may be a lot."""
     cache_failures: int = 3
     """Failures in a row after which it is left alone …"""
     cache_rest_ms: int = 5_000

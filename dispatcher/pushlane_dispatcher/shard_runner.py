@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import trio
-
 from pushlane.wire.errors import Throttled, Unavailable
 from pushlane_dispatcher.core.effects import PublishTicket, Receipts, SettleTicket
 from pushlane_dispatcher.core.explain import Explanation, Stats
@@ -104,10 +102,9 @@ class ShardRunner:
         crowd, settings = self._engine.crowd, self._tools.settings
         if len(crowd) >= settings.waiting_publishers:
             raise Throttled("too many publishers wait for this queue", retry_ms=1_000)
-        with trio.move_on_after(settings.room_ms / 1000) as scope:
-            await crowd.park()
+        called = await crowd.wait(settings.room_ms / 1000)
         self._engine.wake()
-        if scope.cancelled_caught:
+        if not called:
             raise Throttled("the store is slower than this queue's publishers", retry_ms=1_000)
 
     # Consuming

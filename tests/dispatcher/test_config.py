@@ -78,7 +78,7 @@ def test_the_servers_limits_bound_what_a_queue_may_set() -> None:
 
 def test_a_name_must_leave_room_for_its_dead_letters() -> None:
     name = "q" * 116
-    with pytest.raises(BadRequest, match="too long for .dead"):
+    with pytest.raises(BadRequest, match=r"too long for \.dead"):
         check_config(name, QueueConfig())
     check_config(name, QueueConfig(dead_letter=""))
     check_config("q" * 115 + ".dead", QueueConfig())

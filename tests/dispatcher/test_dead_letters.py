@@ -154,8 +154,9 @@ async def test_redrive_sends_them_back() -> None:
         await consumer.nack(dead=True)
         await trio.sleep(1)
         assert await r.dispatcher.redrive(TENANT, "q.dead", 2) == 2
-        assert sorted(await consumer.got(5))[3:] == [b"2", b"3"] or len(consumer.bodies) == 5
+        assert len(await consumer.got(5)) == 5
         assert all(run.messages[0].dead is None for run in consumer.runs)
+        await blocked()
         stats = await r.dispatcher.stats(TENANT, "q.dead")
         assert stats.stored == 1
 

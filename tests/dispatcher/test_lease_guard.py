@@ -35,11 +35,14 @@ async def test_a_failure_is_counted_and_no_more() -> None:
 
 async def test_a_slow_cache_is_a_failing_one() -> None:
     leases = ScriptedLeases()
+    leases.script.add("grant", hang)
     leases.script.add("claim", hang)
     guard = guarded(leases)
-    assert await guard.claim("q/0", 1, START) is None
+    assert not await guard.grant("q/0", 1, [RUN])
     assert trio.current_time() == pytest.approx(0.2)
-    assert guard.failures == 1
+    assert await guard.claim("q/0", 1, START) is None
+    assert trio.current_time() == pytest.approx(2.2)
+    assert guard.failures == 2
 
 
 async def test_it_is_left_alone_after_failures_in_a_row_and_tried_again() -> None:

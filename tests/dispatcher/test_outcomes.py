@@ -18,6 +18,7 @@ from pushlane_storage.segment import DamagedSegment
 from pushlane_storage.slot import slot_of
 from tests.dispatcher.rig import (
     TENANT,
+    Call,
     Gate,
     Rig,
     ScriptedStore,
@@ -122,7 +123,7 @@ async def test_a_refused_append_fails_its_publishers_and_those_behind_it() -> No
         gate = Gate()
 
         async def refuse_late(_: object) -> None:
-            await gate(lambda: trio.lowlevel.checkpoint())
+            await gate(trio.lowlevel.checkpoint)
             raise REFUSED
 
         store.script.add("append", refuse_late)
@@ -144,7 +145,7 @@ async def test_a_refused_append_with_others_behind_it_is_written_again() -> None
         gate = Gate()
 
         async def refuse_late(_: object) -> None:
-            await gate(lambda: trio.lowlevel.checkpoint())
+            await gate(trio.lowlevel.checkpoint)
             raise REFUSED
 
         second_gate = Gate()
@@ -230,6 +231,38 @@ async def test_reads_are_tried_until_they_succeed(error: Exception) -> None:
         assert await consumer.got(40) == [b"%d" % n for n in range(40)]
 
 
+async def test_a_fenced_read_ends_the_shard() -> None:
+    store = ScriptedStore()
+    bounds = Bounds(window_messages=10, page_messages=5, segment_messages=5)
+    async with rig(store, bounds=bounds) as r:
+        store.script.add("segments", fail(Fenced("gone")))
+        await r.runner.publish(numbered(40))
+        consumer = r.consumer(acking=True)
+        await consumer.until(lambda: consumer.end is not None)
+        assert r.runner.stopped_by is Stop.FENCED
+
+
+async def test_damaged_messages_die_and_the_others_of_the_same_read_live() -> None:
+    store = ScriptedStore()
+    async with rig(store, bounds=Bounds(window_messages=10), dead_letter="") as r:
+        await r.runner.publish(numbered(10))
+        consumer = r.consumer(10)
+        await consumer.got(10)
+        bad = consumer.runs[0].seq + 3
+
+        async def damaged(call: Call) -> object:
+            if bad in store.script.calls[-1][1][2]:
+                raise DamagedSegment("bits")
+            return await call()
+
+        store.script.always["messages"] = damaged
+        await consumer.nack(delay_ms=0)
+        await consumer.got(19)
+        await blocked()
+        assert sorted(consumer.bodies[10:]) == [b"%d" % n for n in range(10) if n != 3]
+        assert r.runner.stats().dead == 1
+
+
 async def test_a_page_that_is_missing_is_asked_for_again_but_not_at_once() -> None:
     store = ScriptedStore()
     bounds = Bounds(window_messages=10, page_messages=5, segment_messages=5)
@@ -260,16 +293,20 @@ async def test_any_other_error_of_a_store_is_a_bug_and_ends_everything(name: str
 
 async def test_a_body_that_raises_comes_out_as_it_is_and_ends_the_shards() -> None:
     store = ScriptedStore()
-    ends = []
-    with pytest.raises(ZeroDivisionError):
+    ends: list[object] = []
+
+    async def body() -> None:
         async with rig(store) as r:
-            consumer = r.consumer()
+            r.consumer(session="told").ended = lambda *end: ends.append(end)  # type: ignore[method-assign]
             store.script.always["append"] = hang
             r.runner.publish_soon([message()], lambda _, error: ends.append(error))
             await blocked()
             raise ZeroDivisionError
-    assert consumer.end == ("unavailable", Stop.CANCELLED.value)
-    assert len(ends) == 1
+
+    with pytest.raises(ZeroDivisionError):
+        await body()
+    assert isinstance(ends[0], Unavailable)
+    assert ends[1:] == [("unavailable", Stop.CANCELLED.value)]
 
 
 async def test_a_cancelled_body_ends_the_shards_cleanly() -> None:

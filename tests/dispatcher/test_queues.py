@@ -7,7 +7,7 @@ from pushlane_dispatcher.queues import Queues
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.interface import StoreRefused, StoreUnknown
 from pushlane_storage.queue import QueueConfig
-from tests.dispatcher.rig import TENANT, Consumer, ScriptedStore, dispatching, fail, message
+from tests.dispatcher.rig import TENANT, Call, Consumer, ScriptedStore, dispatching, fail, message
 
 
 async def test_a_created_queue_can_be_read() -> None:
@@ -115,6 +115,20 @@ async def test_an_update_that_another_node_outran_is_a_conflict() -> None:
         with pytest.raises(Conflict, match="meanwhile"):
             await dispatcher.update(TENANT, "q", QueueConfig())
         assert (await dispatcher.get(TENANT, "q")).config.max_attempts == 9
+
+
+async def test_an_update_of_a_queue_that_another_node_deleted_finds_none() -> None:
+    store = ScriptedStore()
+    async with dispatching(store) as dispatcher:
+        await dispatcher.create(TENANT, "q")
+
+        async def vanish(call: Call) -> object:
+            store.tables.remove_queue(store.tables.mark_deleting(await dispatcher.get(TENANT, "q")))
+            return await call()
+
+        store.script.add("mark_deleting", vanish)
+        with pytest.raises(NotFound, match="there is no queue q"):
+            await dispatcher.delete(TENANT, "q")
 
 
 async def store_update(store: ScriptedStore, row: object) -> object:
@@ -246,16 +260,19 @@ async def test_a_dead_letter_queue_has_none_of_its_own() -> None:
         assert await queues.dead_letter(grave) == "grave.dead"
         assert await queues.dead_letter(dead) is None
         opened = await dispatcher.open(TENANT, "grave")
-        verdicts = opened.runners[0]._shard.verdicts
-        assert verdicts.dead_letter == "grave.dead"
+
+        def target() -> str | None:
+            return opened.runners[0]._shard.verdicts.dead_letter
+
+        assert target() == "grave.dead"
         await dispatcher.update(TENANT, "q", QueueConfig(dead_letter="grave"))
-        assert verdicts.dead_letter is None
+        assert target() is None
         await dispatcher.update(TENANT, "q", QueueConfig(dead_letter=""))
-        assert verdicts.dead_letter == "grave.dead"
+        assert target() == "grave.dead"
         await dispatcher.create(TENANT, "r", QueueConfig(dead_letter="grave"))
-        assert verdicts.dead_letter is None
+        assert target() is None
         await dispatcher.delete(TENANT, "r")
-        assert verdicts.dead_letter == "grave.dead"
+        assert target() == "grave.dead"
 
 
 async def test_who_is_a_dead_letter_queue_is_known_after_a_restart() -> None:

@@ -4,8 +4,10 @@ import pytest
 import trio
 
 from pushlane.wire.errors import Unavailable
+from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import PublishTicket, SettleTicket
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.memory import MemoryStore
@@ -47,11 +49,10 @@ async def test_a_shutdown_under_load_loses_nothing(cached: bool, after: float) -
                 confirmed.add(body)
 
         async def consume(consumer: Consumer) -> None:
-            seen = 0
             while consumer.end is None:
-                await consumer.until(lambda: len(consumer.runs) > seen or consumer.end is not None)
-                for run in consumer.runs[seen:]:
-                    seen += 1
+                await consumer.until(lambda: bool(consumer.runs or consumer.end))
+                while consumer.runs:
+                    run = consumer.runs.pop(0)
                     try:
                         await consumer.ack(run)
                     except Unavailable:
@@ -123,6 +124,31 @@ async def test_settles_are_taken_until_the_end() -> None:
         assert await second.got(1) == [b"2"]
 
 
+async def test_what_nobody_waits_for_is_finished_too() -> None:
+    store = ScriptedStore()
+    async with rig(store, bounds=Bounds(bucket_messages=1)) as r:
+        consumer = r.consumer(1)
+        await r.publish(b"1")
+        await consumer.got(1)
+        await r.publish(b"2")
+        settle, mark = Gate(), Gate()
+        store.script.add("settle", settle)
+        store.script.add("mark_bucket", mark)
+        r.runner.ack(consumer.sub, 1, [consumer.receipt(consumer.runs[0])])
+        await settle.entered.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(r.runner.close)
+            await blocked()
+            seen = [r.runner.stopped_by]
+            settle.released.set()
+            await mark.entered.wait()
+            await blocked()
+            seen.append(r.runner.stopped_by)
+            mark.released.set()
+        assert [*seen, r.runner.stopped_by] == [None, None, Stop.CLOSED]
+        assert [row.drained for row in store.tables.buckets(r.runner.key)] == [True, False]
+
+
 async def test_closing_does_not_wait_for_ever() -> None:
     store = ScriptedStore()
     async with rig(store, settings=Settings(close_ms=2_000)) as r:
@@ -169,7 +195,7 @@ async def test_everything_is_there_after_many_restarts() -> None:
             await r.runner.publish(numbered(10, number * 10))
             consumer = r.consumer(3)
             await consumer.got(3)
-            await consumer.ack(consumer.runs[0])
+            await consumer.ack()
             assert r.runner.epoch == number + 1
     async with rig(MemoryStore(store.tables)) as r:
         consumer = r.consumer(1_000)

@@ -185,20 +185,23 @@ def checkpoint_forgets_a_row() -> list[tuple[Any, str, Any]]:
 
 @plant("stale_settle", "audit", "exception")
 def run_settles_anothers_grant() -> list[tuple[Any, str, Any]]:
-    find = Consumers._find
+    look = Consumers._look
 
     def trusting(
         self: Consumers, subscription: Subscription, generation: int, receipts: Any,
-        ticket: Any, take: bool = False,
-    ) -> list[Entry]:  # fmt: skip
-        found = []
+        ticket: Any, take: bool,
+    ) -> tuple[list[Entry], list[int]]:  # fmt: skip
+        found: list[Entry] = []
+        missing: list[int] = []
         for prefix, low, high in receipts:
             owner = self.subscriptions.get(prefix, subscription)
             current = generation if owner is subscription else owner.generation
-            found += find(self, owner, current, [(prefix, low, high)], ticket, take)
-        return found
+            entries, numbers = look(self, owner, current, [(prefix, low, high)], ticket, take)
+            found += entries
+            missing += numbers
+        return found, missing
 
-    return [(Consumers, "_find", trusting)]
+    return [(Consumers, "_look", trusting)]
 
 
 @plant("stale_settle", "two_leases", "audit", "exception")

@@ -32,26 +32,30 @@ def test_a_seal_says_nothing_of_its_owner_and_later_ones() -> None:
     assert seals.counters(4, 5) is None
 
 
-def test_the_oldest_seal_decides() -> None:
-    # The owner with epoch 2 sealed epoch 1 at 10 counters and 3 flushes. Then a paused
-    # predecessor wrote on; the owner with epoch 3 saw that, and its word doesn't count.
-    older = Seal(2, [(4, 1, 10)], [(1, 3)])
-    newer = Seal(3, [(4, 1, 15), (4, 2, 7)], [(1, 5), (2, 6)])
-    for seals in (Seals([older, newer]), Seals([newer, older])):
-        assert (seals.counters(4, 1), seals.flushes(1)) == (10, 3)
+def test_the_newest_seal_decides() -> None:
+    # The owner with epoch 2 read 10 counters of epoch 1 and stalled. An 11th landed, the owner
+    # with epoch 3 sealed 11 and confirmed it; then the first seal landed, too late to count.
+    late = Seal(2, [(4, 1, 10)], [(1, 3)])
+    newest = Seal(3, [(4, 1, 11), (4, 2, 7)], [(1, 4), (2, 6)])
+    for seals in (Seals([late, newest]), Seals([newest, late])):
+        assert (seals.counters(4, 1), seals.flushes(1)) == (11, 4)
         assert (seals.counters(4, 2), seals.flushes(2)) == (7, 6)
         assert seals.counters(4, 3) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=6))
 def test_rows_of_a_zombie_change_nothing(stored: list[tuple[int, int]]) -> None:
-    """Each owner seals all epochs before it, with whatever a zombie added to them meanwhile."""
-    rows = []
+    """Each owner carries on what the seals before it say, whatever a zombie added since."""
+    rows: list[Seal] = []
     for owner in range(1, len(stored)):
-        added = [owner - 1 - epoch for epoch in range(owner)]  # after the first owner sealed it
-        counters = [(4, epoch, stored[epoch][0] + added[epoch]) for epoch in range(owner)]
-        flushes = [(epoch, stored[epoch][1] + added[epoch]) for epoch in range(owner)]
+        before = Seals(rows)
+        counters, flushes = [], []
+        for epoch in range(owner):
+            found = stored[epoch][0] + owner - 1 - epoch  # more with every owner
+            sealed = before.counters(4, epoch)
+            counters.append((4, epoch, found if sealed is None else min(found, sealed)))
+            flushes.append((epoch, stored[epoch][1]))
         rows.append(Seal(owner, counters, flushes))
-    seals = Seals(reversed(rows))
+    seals = Seals(rows)
     for epoch, expected in enumerate(stored[:-1]):
         assert (seals.counters(4, epoch), seals.flushes(epoch)) == expected

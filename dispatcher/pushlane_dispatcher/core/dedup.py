@@ -131,7 +131,7 @@ class Dedup:
         for number in numbers[:-keep]:
             if not producer.firsts[number].stored:
                 break  # its flush is under way: numbers from here on wait for the next time
-            producer.floor = number
+            producer.floor = max(producer.floor, number)
             del producer.firsts[number]
 
     def stored(self, message: Message) -> Waiters:
@@ -146,9 +146,10 @@ class Dedup:
         """The message's flush was refused: it was never here. Who waited for it?"""
         waiters: Waiters = []
         for first in self._firsts(message):
-            if first.seq == seq and not first.stored:
-                waiters += self._release(first)
-                self._remove(message)
+            assert first.seq == seq
+            assert not first.stored
+            waiters += self._release(first)
+        self._remove(message)
         return waiters
 
     def _firsts(self, message: Message) -> list[First]:

@@ -50,6 +50,7 @@ class Departures:
         self._bodiless: set[Entry] = set()
         """Decided, but their bodies are being read again."""
         self._flying = 0
+        """Transfers under way, those included that wait for their bodies."""
         self._retries: list[tuple[int, int, Entry]] = []
         self._order = 0
 
@@ -69,8 +70,9 @@ class Departures:
         if entry not in self._bodiless:
             return False
         self._bodiless.remove(entry)
+        self._flying -= 1
         if entry.message is not None:
-            self._queue.append(entry)
+            self._queue.appendleft(entry)
         return True
 
     def next_retry(self) -> int | None:
@@ -82,12 +84,12 @@ class Departures:
             self._queue.append(heappop(self._retries)[2])
         while self._queue and self._flying < self._bounds.transfers:
             entry = self._queue.popleft()
+            self._flying += 1
             if entry.message is None:
                 self._bodiless.add(entry)
                 self._window.want(entry)
-                continue
-            self._flying += 1
-            self._effects.append(self._transfer(entry, entry.message, wall))
+            else:
+                self._effects.append(self._transfer(entry, entry.message, wall))
 
     def _transfer(self, entry: Entry, message: Message, wall: int) -> Transfer:
         message_id = make_id(self._queue_id, self._shard, entry.lane.number, entry.seq)
@@ -117,6 +119,8 @@ class Departures:
             self._order += 1
             retry_at = now + self._bounds.transfer_retry_ms
             heappush(self._retries, (retry_at, self._order, entry))
+            if self._window.tight:  # it may wait for long, and others need the room
+                self._window.thin(entry)
             return
         self._life.move((entry,), Event.MOVE, now)
         if entry.cause != REDRIVEN:

@@ -8,7 +8,7 @@ import msgspec
 
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.ident import make_id
-from pushlane_dispatcher.core.life import ENDS, State
+from pushlane_dispatcher.core.life import ENDS, IN_FLIGHT, State
 from pushlane_storage.settlement import BucketState
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Stats(msgspec.Struct, frozen=True):
     pending: int
     subscriptions: int
     oldest_at: int | None
+    """When the oldest ready message in memory was published (wall clock)."""
     acked: int
     dead: int
     expired: int
@@ -61,14 +62,14 @@ _NAMES = {
 """What users call the states in which something is only being written."""
 
 
-def explain(shard: Shard, lane_number: int, seq: int, now: int) -> Explanation:
+def explain(shard: Shard, lane_number: int, seq: int) -> Explanation:
     """Where a message stands. An end that the memory no longer knows is `unknown`."""
     lane = shard.window.lanes.get(lane_number)
     if lane is None or seq >= lane.stored:
         return Explanation("unknown", "it is not stored")
     entry = lane.entries.get(seq)
     if entry is not None:
-        return _explain_entry(shard, entry, now)
+        return _explain_entry(shard, entry)
     bucket = lane.bucket_of(seq)
     if bucket is None:
         return Explanation("unknown", "everything of its time has ended and was cleared away")
@@ -88,17 +89,22 @@ def explain_end(state: BucketState, seq: int) -> Explanation | None:
 
 
 def _behind_the_window(shard: Shard, bucket: LiveBucket, seq: int) -> Explanation:
-    if seq < shard.window.lanes[bucket.key.lane].cursor:
+    lane = shard.window.lanes[bucket.key.lane]
+    if seq <= lane.purged:
+        return Explanation("leaving", "it leaves: purged")
+    if seq < lane.cursor:
         return Explanation("delayed", "its time is far ahead")
     return Explanation("ready", "others are before it")
 
 
-def _explain_entry(shard: Shard, entry: Entry, now: int) -> Explanation:
+def _explain_entry(shard: Shard, entry: Entry) -> Explanation:
     blocked_by = None
     until: int | None = None
     state = entry.state
     holder = entry.holder
-    if state in (State.RESERVED, State.LEASED, State.SETTLING):
+    if state is State.SETTLING:
+        why = "its ack is being stored"
+    elif state in IN_FLIGHT:
         why = "its consumer has it"
         until = entry.deadline + shard.offset
     elif state in (State.DELAYED, State.RETRYING):
@@ -170,9 +176,8 @@ def stats(shard: Shard) -> Stats:
 
 
 def _oldest_at(shard: Shard) -> int | None:
-    """When the oldest unsettled message in memory was published (wall clock)."""
-    heads = [next(iter(lane.entries.values()), None) for lane in shard.window.order]
-    times = [
-        head.message.published_at for head in heads if head is not None and head.message is not None
-    ]
-    return min(times, default=None)
+    oldest = shard.window.oldest_ready()
+    if oldest is None:
+        return None
+    assert oldest.message is not None  # what is ready has its body
+    return oldest.message.published_at

@@ -45,8 +45,8 @@ def recover(rows: ShardRows, epoch: int) -> tuple[Seal, Recovered]:
     """The seal to write, and what the owner with this epoch starts from (leases come later)."""
     seals = Seals(rows.seals)
     older = [bucket for bucket in rows.buckets if bucket.key.epoch < epoch]
-    flushes = _count_flushes(rows, seals, {bucket.key for bucket in older if not bucket.drained})
     counters, existing = _count_counters(rows, seals, older)
+    flushes = _count_flushes(rows, seals, {row.key: row for row in existing if not row.drained})
     purges = _purges(rows.settlements.get(CONTROL, ()), flushes)
     recovered = Recovered(max((seal.owner for seal in rows.seals), default=0))
     for bucket in existing:
@@ -73,16 +73,22 @@ def _valid(rows: Iterable[Settlement], flushes: dict[int, int]) -> list[Settleme
     return [row for row in rows if row.n < flushes.get(row.owner, 0)]
 
 
-def _count_flushes(rows: ShardRows, seals: Seals, undrained: set[BucketKey]) -> dict[int, int]:
+def _count_flushes(
+    rows: ShardRows, seals: Seals, undrained: dict[BucketKey, Bucket]
+) -> dict[int, int]:
     """For each older owner: how many of its settlement flushes count."""
     newest: dict[int, list[Settlement]] = {}
-    for partition in rows.settlements.values():
+    beyond: dict[int, int] = {}
+    for key, partition in rows.settlements.items():
+        bucket = undrained.get(key)
         for row in partition:
             found = newest.setdefault(row.owner, [row])
             if row.n > found[0].n:
                 newest[row.owner] = [row]
             elif row is not found[0] and row.n == found[0].n:
                 found.append(row)
+            if bucket is not None and _top(row) >= bucket.first + bucket.count:
+                beyond[row.owner] = min(row.n, beyond.get(row.owner, row.n))
     counts = {}
     for owner, last in newest.items():
         sealed = seals.flushes(owner)
@@ -94,8 +100,17 @@ def _count_flushes(rows: ShardRows, seals: Seals, undrained: set[BucketKey]) -> 
         there = {row.bucket for row in last}
         missing = [part for part in last[0].parts if part in undrained and part not in there]
         whole = not missing and (CONTROL not in last[0].parts or CONTROL in there)
-        counts[owner] = last[0].n + whole
+        # One that speaks of messages that don't exist landed after their place was read: its
+        # writer was no longer the owner.
+        counts[owner] = min(last[0].n + whole, beyond.get(owner, last[0].n + 1))
     return counts
+
+
+def _top(row: Settlement) -> int:
+    """The highest seq of which a settlement speaks."""
+    ranges = [high for _, high in row.acked] + [gone.high for gone in row.gone]
+    singles = [void.seq for void in row.voids] + [leaving.seq for leaving in row.leaving]
+    return max(ranges + singles, default=-1)
 
 
 def _count_counters(
@@ -115,7 +130,9 @@ def _count_counters(
             end = min(end, sealed)
         if end > first:
             counters[lane, old] = end
-            existing.append(_shorten(bucket, end - first, rows.heads.get(bucket.key, ())))
+        # One in which nothing exists comes along too: it is drained, and dropped.
+        count = max(0, end - first)
+        existing.append(_shorten(bucket, count, rows.heads.get(bucket.key, ())))
     return counters, existing
 
 

@@ -121,8 +121,8 @@ class Shard:
         else:
             self.consumers.idle.since = None
         self.departures.pump(now, wall)
-        self.window.page()
         self.window.fetch()
+        self.window.page()
         self.window.schedule(wall)
         for lane in self.window.order:
             if lane.pending:
@@ -359,11 +359,9 @@ class Shard:
         """Monotonic: when `tick` has something to do next; None: not before the next event."""
         times = [self.consumers.timers.next(), self.consumers.idle.next_steal()]
         times.append(self.departures.next_retry())
-        walls = [self.window.next_due()]
+        walls = [self.window.next_due(), self.window.next_read()]
         if not self.clock_suspect:
             walls.append(self.window.next_expiry)
-        if self.window.far and not self.window.scheduling:
-            walls.append(self.window.scheduled_until - self.bounds.horizon_ms // 2)
         times += [wall - self.offset for wall in walls if wall is not None]
         times += [
             lane.open.opened_at + self.bounds.bucket_ms
@@ -391,14 +389,14 @@ class Shard:
         window = self.config.dedup_window_ms
         if transfers:
             window = max(window, TRANSFER_WINDOW_MS)
-        age = max(0, now + self.offset - last_at)
+        age = 0 if self.clock_suspect else max(0, now + self.offset - last_at)
         self._drops.append((now + max(0, window - age), drop))
         self._drops.sort(key=lambda item: item[0])
 
     # Asking
 
     def explain(self, lane: int, seq: int, now: int) -> Explanation:
-        return explain(self, lane, seq, now)
+        return explain(self, lane, seq)
 
     def stats(self) -> Stats:
         return stats(self)

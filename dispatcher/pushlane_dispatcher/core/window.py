@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Append, Effect, Fetch, Page, Schedule
@@ -30,8 +30,8 @@ FETCHES = 4
 class Window:
     __slots__ = (
         "_bounds", "_delayed", "_effects", "_epoch", "_expiring", "_fetching", "_life",
-        "_wanted", "far", "keys", "lanes", "next_expiry", "order", "purging", "resident",
-        "resident_bytes", "scheduled_until", "scheduling",
+        "_reading", "_urgent", "_wanted", "far", "keys", "lanes", "next_expiry", "order",
+        "purging", "resident", "resident_bytes", "scheduled_until", "scheduling",
     )  # fmt: skip
 
     def __init__(self, bounds: Bounds, epoch: int, life: Life, effects: list[Effect]) -> None:
@@ -48,7 +48,12 @@ class Window:
         self.resident_bytes = 0
         self._delayed: list[tuple[int, int, int, Entry]] = []
         self._wanted: deque[Entry] = deque()
+        """Ready, but their bodies are to be read again, as room comes up."""
+        self._urgent: deque[Entry] = deque()
+        """The same for what is in flight or leaves: few, and somebody waits for them."""
         self._fetching = 0
+        self._reading = 0
+        """Messages in the reads under way."""
         self.far = 0
         """Messages that only the schedule index knows of."""
         self.scheduled_until = 0
@@ -102,12 +107,16 @@ class Window:
         return (
             self.resident < bounds.window_messages
             and self.resident_bytes < bounds.window_bytes
-            and self._life.waiting() < bounds.positions
+            and not self._crowded()
         )
+
+    def _crowded(self) -> bool:
+        """No more bare positions: there are as many as may be."""
+        return self._life.waiting() + len(self._wanted) >= self._bounds.positions
 
     def page(self) -> None:
         """Ask the store for more where a lane runs low."""
-        if self.purging:
+        if self.purging or self._wanted:  # those come first, and need the room
             return
         for lane in self.order:
             if not lane.backlogged or lane.paging or not self._room():
@@ -258,14 +267,13 @@ class Window:
 
     def want(self, entry: Entry) -> None:
         """A bare position whose body is needed."""
-        self._wanted.append(entry)
+        (self._wanted if entry.state is State.READY else self._urgent).append(entry)
 
     def fetch(self) -> None:
         """Read bodies that are needed, bucket by bucket."""
-        while self._wanted and self._fetching < FETCHES:
+        while self._fetching < FETCHES and (wanted := self._next_wanted()):
             groups: dict[LiveBucket, list[Entry]] = {}
-            for _ in range(min(len(self._wanted), self._bounds.fetch_messages)):
-                entry = self._wanted.popleft()
+            for entry in wanted:
                 if entry.lane.entries.get(entry.seq) is not entry:
                     continue  # it ended meanwhile
                 bucket = entry.lane.bucket_of(entry.seq)
@@ -273,11 +281,24 @@ class Window:
                 groups.setdefault(bucket, []).append(entry)
             for bucket, entries in groups.items():
                 self._fetching += 1
+                self._reading += len(entries)
                 self._effects.append(Fetch(bucket.key, entries))
+
+    def _next_wanted(self) -> list[Entry]:
+        """What to read next: what is urgent, else what is ready as far as there is room."""
+        bounds = self._bounds
+        queue, count = self._urgent, bounds.fetch_messages
+        if not queue:
+            room = bounds.window_messages - self.resident - self._reading
+            if self.resident_bytes >= bounds.window_bytes:
+                room = 0
+            queue, count = self._wanted, min(count, max(0, room))
+        return [queue.popleft() for _ in range(min(count, len(queue)))]
 
     def fetched(self, fetch: Fetch, messages: dict[int, Message]) -> set[Entry]:
         """Bodies came. Those whose body the store does not have are returned."""
         self._fetching -= 1
+        self._reading -= len(fetch.entries)
         damaged = set()
         for entry in fetch.entries:
             message = messages.get(entry.seq)
@@ -318,9 +339,8 @@ class Window:
         """Make ready what is due."""
         while self._delayed and self._delayed[0][0] <= wall:
             entry = heappop(self._delayed)[3]
-            if entry.state is State.DELAYED or entry.state is State.RETRYING:
-                self._life.move((entry,), Event.DUE, now)
-                self.ready(entry)
+            self._life.move((entry,), Event.DUE, now)
+            self.ready(entry)
 
     def free_key(self, entry: Entry, now: int) -> None:
         """A message's end is durable, or it leaves: its key's next one has its turn."""
@@ -335,14 +355,18 @@ class Window:
 
     def schedule(self, wall: int) -> None:
         """Read the index ahead, as far as it knows of anything."""
-        half = self._bounds.horizon_ms // 2
-        if self.scheduling or not self.far or wall + half < self.scheduled_until:
-            return
-        if self._life.waiting() >= self._bounds.positions:
+        at = self.next_read()
+        if at is None or wall < at:
             return
         start, self.scheduled_until = self.scheduled_until, wall + self._bounds.horizon_ms
         self.scheduling = True
         self._effects.append(Schedule(start, self.scheduled_until, self._bounds.page_messages))
+
+    def next_read(self) -> int | None:
+        """Wall clock: when the index is to be read; None: not because time passes."""
+        if self.scheduling or not self.far or self._crowded():
+            return None
+        return self.scheduled_until - self._bounds.horizon_ms // 2
 
     def scheduled(self, read: Schedule, found: Sequence[Due], now: int) -> None:
         """What the index had. Messages behind the cursor come by themselves later."""
@@ -359,9 +383,16 @@ class Window:
             self._life.born(State.DELAYED)
             self.far -= 1
             self.delay(entry)
-        if len(found) >= read.limit:  # there is more: go on behind the last one
-            self.scheduling = True
-            self._effects.append(Schedule(found[-1].due, read.end, read.limit))
+        if len(found) < read.limit:
+            return
+        last = found[-1].due
+        if self._crowded():
+            self.scheduled_until = last  # go on from there when some of them are due
+            return
+        # There is more. Where all are due at once, only a longer read gets behind them.
+        limit = read.limit * 2 if last == read.start else self._bounds.page_messages
+        self.scheduling = True
+        self._effects.append(Schedule(last, read.end, limit))
 
     # Expiry
 
@@ -407,9 +438,8 @@ class Window:
             lane.cursor = lane.stored
             lane.purged = lane.stored - 1
             purged += [entry for entry in lane.entries.values() if entry.state in PURGEABLE]
-        self._delayed = [item for item in self._delayed if item[3].state not in PURGEABLE]
-        heapify(self._delayed)
-        self._wanted = deque(e for e in self._wanted if e.state not in PURGEABLE)
+        self._delayed.clear()
+        self._wanted.clear()
         self.keys.purge()
         self.far = 0
         return purged

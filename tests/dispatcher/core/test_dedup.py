@@ -4,10 +4,11 @@ import pytest
 
 from pushlane.wire.errors import Conflict, Throttled, Unavailable
 from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS, Bounds
-from pushlane_dispatcher.core.dedup import TRANSFER, Dedup
+from pushlane_dispatcher.core.dedup import TRANSFER, Dedup, First
 from pushlane_dispatcher.core.effects import Append, PublishTicket
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
+from pushlane_storage.segment import DedupMark
 from tests.dispatcher.core.harness import LANE, Rig
 
 
@@ -56,13 +57,13 @@ def test_a_repeat_waits_for_the_outcome_of_the_first() -> None:
     rig = Rig()
     rig.hold = {Append}
     first = rig.publish("a", dedup="d")
-    repeat = rig.publish("a", dedup="d")
-    rig.run()
+    repeats = [rig.publish("a", dedup="d") for _ in range(2)]
     assert rig.published == []
     rig.finish()
-    assert rig.published == [repeat, first] or rig.published == [first, repeat]
-    assert duplicates(repeat) == {0: (LANE, first.seqs[0])}
-    assert repeat.seqs == first.seqs
+    assert rig.published == [*repeats, first]
+    for repeat in repeats:
+        assert duplicates(repeat) == {0: (LANE, first.seqs[0])}
+        assert repeat.seqs == first.seqs
 
 
 def test_a_repeat_of_a_refused_first_fails_with_it_and_may_be_repeated() -> None:
@@ -190,6 +191,15 @@ def test_a_message_with_both_is_known_by_each() -> None:
     assert duplicates(rig.publish("a", dedup="e", producer="p", producer_seq=1)) == where
 
 
+def test_a_refused_sequence_may_be_repeated() -> None:
+    rig = Rig()
+    rig.hold = {Append}
+    rig.publish("a", producer="p", producer_seq=1)
+    rig.refuse(rig.held(Append)[0])
+    rig.hold = set()
+    assert duplicates(rig.publish("a", producer="p", producer_seq=1)) == {}
+
+
 def test_a_refused_one_with_both_is_forgotten_by_each() -> None:
     rig = Rig()
     rig.hold = {Append}
@@ -302,6 +312,16 @@ def test_an_id_that_was_used_again_after_its_window_names_the_newer_one() -> Non
     second = rig.publish("b", dedup="d")
     rig.crash()
     assert duplicates(rig.publish("c", dedup="d")) == {0: (LANE, second.seqs[0])}
+
+
+def test_marks_may_be_restored_in_any_order() -> None:
+    dedup = Dedup(Bounds(producer_seqs=2), 1_000)
+    for at, number in enumerate([5, 6, 7, 8, 1, 2, 3]):
+        dedup.restore(DedupMark(number, at, producer="p", producer_seq=number), LANE, 0, 10)
+    for number in range(1, 9):
+        found = dedup.find(Message(b"", 0, producer="p", producer_seq=number), 0)
+        assert isinstance(found, Conflict | First)
+        assert isinstance(found, Conflict) or found.seq == number
 
 
 def test_messages_without_ids_are_not_remembered() -> None:

@@ -1,5 +1,6 @@
 """Keys: order of seq, one at a time."""
 
+from pushlane_dispatcher.core.effects import Settle, Transfer
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.keys import Keys
 from pushlane_dispatcher.core.lane import Lane
@@ -93,8 +94,6 @@ def test_a_key_in_backoff_is_blocked() -> None:
 
 
 def test_the_next_of_a_key_waits_until_the_ack_is_durable() -> None:
-    from pushlane_dispatcher.core.effects import Settle
-
     rig = Rig()
     consumer = rig.subscribe()
     rig.publish("a", "b", key="k")
@@ -107,8 +106,6 @@ def test_the_next_of_a_key_waits_until_the_ack_is_durable() -> None:
 
 
 def test_the_next_of_a_key_goes_on_when_the_head_leaves() -> None:
-    from pushlane_dispatcher.core.effects import Transfer
-
     rig = Rig()
     consumer = rig.subscribe()
     rig.publish("a", "b", key="k")

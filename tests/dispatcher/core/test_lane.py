@@ -100,11 +100,10 @@ def test_a_bucket_counts_what_is_unsettled_by_its_average(lane: Lane) -> None:
     assert bucket.unsettled() == (5, 500)
     bucket.state.end("expired", 10, 12)
     assert bucket.unsettled() == (2, 200)
-    assert not bucket.drained, "more may come"
-    bucket.closed = True
     bucket.state.end("expired", 13, 14)
-    assert bucket.unsettled() == (0, 0)
-    assert bucket.drained
+    assert (bucket.unsettled(), bucket.drained) == ((0, 0), False), "more may come"
+    bucket.closed = True
+    assert (bucket.unsettled(), bucket.drained) == ((0, 0), True)
     assert bucket.row().count == 5
 
 

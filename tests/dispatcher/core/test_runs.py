@@ -1,5 +1,7 @@
 """Runs: what stands in a row travels as one."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,7 +76,7 @@ def test_numbers_as_runs_say_the_same(numbers: list[int]) -> None:
     runs = runs_of_numbers("P", numbers)
     assert [n for _, low, high in runs for n in range(low, high + 1)] == numbers
     assert all(prefix == "P" and low <= high for prefix, low, high in runs)
-    for (_, _, high), (_, low, _) in zip(runs, runs[1:], strict=False):
+    for (_, _, high), (_, low, _) in pairwise(runs):
         assert low != high + 1, "as few as there can be"
 
 

@@ -174,6 +174,16 @@ def test_what_is_in_flight_gives_its_body_up_when_room_runs_low() -> None:
     assert rig.shard.window.resident <= 4
 
 
+def test_what_has_given_its_body_up_can_come_back_and_wait() -> None:
+    rig = Rig(bounds=Bounds(window_messages=2))
+    consumer = rig.subscribe(1)
+    (first, *_) = rig.publish("a", "b", "c").seqs
+    assert rig.entry(first).message is None
+    consumer.credit(0)
+    consumer.nack(1, delay_ms=1_000)
+    assert (rig.stats.retrying, rig.shard.window.resident) == (1, 2)
+
+
 def test_a_body_is_read_again_when_its_turn_comes() -> None:
     rig = Rig(QueueConfig(max_attempts=99), SMALL)
     rig.publish(*names(8))

@@ -1,0 +1,33 @@
+"""A crowd: publishers that wait for room, called one by one in the order in which they came."""
+
+import trio
+
+
+class Crowd:
+    __slots__ = ("_called", "_lot")
+
+    def __init__(self) -> None:
+        self._lot = trio.lowlevel.ParkingLot()
+        self._called = False
+        """Somebody was called and has not got up yet: two at once would race."""
+
+    def __len__(self) -> int:
+        return len(self._lot)
+
+    async def wait(self, seconds: float) -> bool:
+        """Until called; False: not in time. Who was called must see that the next one is."""
+        with trio.move_on_after(seconds):
+            await self._lot.park()
+            self._called = False
+            return True
+        return False
+
+    def call(self) -> None:
+        """The next one, if there is one and nobody is on the way."""
+        if self._lot and not self._called:
+            self._called = True
+            self._lot.unpark()
+
+    def dismiss(self) -> None:
+        """Everybody: there is nothing more to wait for."""
+        self._lot.unpark_all()

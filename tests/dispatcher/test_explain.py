@@ -1,0 +1,119 @@
+"""Explain: from the shard's memory, and from the store when that no longer knows."""
+
+import pytest
+import trio
+
+from pushlane.wire.errors import NotFound, Unavailable
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.explain import Explanation
+from pushlane_dispatcher.core.ident import make_id
+from pushlane_storage.bucket import BucketKey
+from pushlane_storage.interface import StoreUnknown
+from pushlane_storage.memory import MemoryStore
+from pushlane_storage.settlement import Checkpoint, Gone, Settlement
+from tests.dispatcher.rig import TENANT, Rig, ScriptedStore, blocked, fail, message, rig
+
+BOUNDS = Bounds(bucket_messages=2)
+"""So that buckets are drained soon."""
+
+
+async def publish(r: Rig, *bodies: bytes) -> list[str]:
+    publication = await r.queue.publish([message(body) for body in bodies])
+    return [id for id in publication.ids if id]
+
+
+async def explain(r: Rig, id: str) -> Explanation:
+    return await r.dispatcher.explain(TENANT, "q", id)
+
+
+async def test_what_memory_knows() -> None:
+    async with rig() as r:
+        (id,) = await publish(r, b"1")
+        found = await explain(r, id)
+        assert (found.state, found.why) == ("ready", "no consumer")
+        consumer = r.consumer(session="worker-7")
+        await consumer.got(1)
+        found = await explain(r, id)
+        assert (found.state, found.session) == ("leased", "worker-7")
+        await consumer.ack()
+        assert (await explain(r, id)).state == "acked"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_ends_that_only_the_store_knows(restart: bool) -> None:
+    store = MemoryStore()
+    async with rig(store, bounds=BOUNDS, dead_letter="") as r:
+        ids = await publish(r, b"acked", b"dead")
+        consumer = r.consumer(2)
+        await consumer.got(2)
+        prefix = consumer.sub.prefix
+        r.runner.ack(consumer.sub, 1, [(prefix, 1, 1)])
+        r.runner.nack(consumer.sub, 1, [(prefix, 2, 2)], dead=True, error="bad")
+        await blocked()
+        r.runner.unsubscribe(consumer.sub)
+        await r.runner.publish([message(b"another lane")], [7])
+        ids += await publish(r, b"purged", b"purged")
+        await r.queue.purge()
+        ids += await publish(r, b"here")
+        await blocked()
+        if not restart:
+            assert [(await explain(r, id)).state for id in ids] == EXPECTED
+            return
+    async with rig(MemoryStore(store.tables), bounds=BOUNDS) as r:
+        assert [(await explain(r, id)).state for id in ids] == EXPECTED
+
+
+EXPECTED = ["acked", "dead", "purged", "purged", "ready"]
+
+
+async def test_what_was_dropped_is_unknown() -> None:
+    async with rig(bounds=BOUNDS, dedup_window_ms=1_000) as r:
+        consumer = r.consumer(acking=True)
+        ids = await publish(r, b"1", b"2")
+        await publish(r, b"3")
+        await consumer.got(3)
+        await trio.sleep(60)
+        found = await explain(r, ids[0])
+        assert found.state == "unknown"
+
+
+async def test_a_settlement_beyond_a_seal_tells_nothing() -> None:
+    store = MemoryStore()
+    async with rig(store, bounds=BOUNDS) as r:
+        ids = await publish(r, b"1", b"2")
+        consumer = r.consumer(acking=True)
+        await consumer.got(2)
+        await publish(r, b"3")
+        await blocked()
+        key, epoch = r.runner.key, r.runner.epoch
+        drained = [row for row in store.tables.buckets(key) if row.drained]
+    async with rig(MemoryStore(store.tables), bounds=BOUNDS) as r:
+        # The first owner wakes up and writes what nobody must believe.
+        bucket: BucketKey = drained[0].key
+        lie = Checkpoint([], [Gone("dead:x", drained[0].first, drained[0].first + 1)], [], [])
+        zombie = Settlement(bucket, epoch, 99, [bucket], checkpoint=lie)
+        store.tables._fencing = False
+        store.tables.settle(key, [zombie])
+        assert [(await explain(r, id)).state for id in ids] == ["acked", "acked"]
+
+
+async def test_ids_that_are_none_of_this_queues() -> None:
+    async with rig() as r:
+        (id,) = await publish(r, b"1")
+        row = r.queue.row
+        await r.dispatcher.create(TENANT, "other")
+        for strange in ("", "nonsense", id.upper(), id + "0" * 20 + "-", make_id(row.id, 1, 4, 1)):
+            with pytest.raises(NotFound):
+                await explain(r, strange)
+        with pytest.raises(NotFound):
+            await r.dispatcher.explain(TENANT, "other", id)
+        for lane, seq in ((4, 1 << 50), (9, 1)):
+            assert (await explain(r, make_id(row.id, 0, lane, seq))).state == "unknown"
+
+
+async def test_a_store_that_can_not_answer_makes_it_unavailable() -> None:
+    store = ScriptedStore()
+    async with rig(store) as r:
+        store.script.add("buckets", fail(StoreUnknown("?")))
+        with pytest.raises(Unavailable):
+            await explain(r, make_id(r.queue.row.id, 0, 9, 1))

@@ -1,0 +1,315 @@
+"""Opening and closing shards, and the slots behind them."""
+
+import pytest
+import trio
+
+from pushlane.wire.errors import Throttled, Unavailable
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.dispatcher import Dispatcher
+from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.stop import Stop
+from pushlane_leases.memory import LeaseTable
+from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
+from pushlane_storage.memory import MemoryStore
+from pushlane_storage.queue import QueueConfig
+from pushlane_storage.segment import DamagedSegment
+from pushlane_storage.slot import slot_of
+from tests.dispatcher.rig import (
+    START,
+    TENANT,
+    Consumer,
+    Gate,
+    ScriptedLeases,
+    ScriptedStore,
+    blocked,
+    dispatching,
+    fail,
+    fail_after,
+    hang,
+    message,
+    numbered,
+    rig,
+)
+
+
+async def two_in_one_slot(dispatcher: Dispatcher) -> tuple[OpenQueue, OpenQueue]:
+    """Two queues whose only shards share a slot."""
+    seen: dict[int, OpenQueue] = {}
+    for number in range(1_000):
+        queue = await dispatcher.open(TENANT, f"q{number}", create=True)
+        slot = slot_of(queue.runners[0].key)
+        if slot in seen:
+            return seen[slot], queue
+        seen[slot] = queue
+    raise AssertionError("a thousand queues, and no two in one slot")
+
+
+async def test_shards_of_one_slot_share_its_epoch() -> None:
+    store = ScriptedStore()
+    async with dispatching(store) as dispatcher:
+        one, two = await two_in_one_slot(dispatcher)
+        assert one.runners[0].epoch == two.runners[0].epoch == 1
+        assert not (await one.publish([message()])).failed
+        assert not (await two.publish([message()])).failed
+        slots = [slot for slot, _ in store.script.called("claim")]
+        assert len(slots) == len(set(slots))
+
+
+async def test_a_shard_that_gave_up_takes_its_slot_with_it_in_good_order() -> None:
+    store = ScriptedStore()
+    async with dispatching(store, settings=Settings(decide_ms=100)) as dispatcher:
+        one, two = await two_in_one_slot(dispatcher)
+        consumer = Consumer(two.runners[0])
+        store.script.add("append", hang)
+        assert (await one.publish([message()])).failed
+        assert two.running  # it can go on until somebody needs the slot
+        slow = Gate()
+        store.script.add("append", slow)
+        answers: list[object] = []
+        two.publish_soon([message(b"accepted")], answers.append)
+        await slow.entered.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dispatcher.open, TENANT, one.row.name)
+            await blocked()
+            slow.released.set()
+        assert len(answers) == 1
+        assert consumer.end == ("unavailable", Stop.CLOSED.value)
+        two = await dispatcher.open(TENANT, two.row.name)
+        one = await dispatcher.open(TENANT, one.row.name)
+        assert one.runners[0].epoch == two.runners[0].epoch == 2
+        assert two.stats().stored == 1
+
+
+async def test_everybody_waits_for_the_same_opening_and_who_gives_up_stops_nothing() -> None:
+    store = ScriptedStore()
+    async with dispatching(store) as dispatcher:
+        await dispatcher.create(TENANT, "q")
+        gate = Gate()
+        store.script.add("buckets", gate)
+        opened = []
+
+        async def open_queue(scope: trio.CancelScope) -> None:
+            with scope:
+                opened.append(await dispatcher.open(TENANT, "q"))
+
+        scopes = [trio.CancelScope() for _ in range(4)]
+        async with trio.open_nursery() as nursery:
+            for scope in scopes:
+                nursery.start_soon(open_queue, scope)
+                await blocked()
+            scopes[0].cancel()
+            await blocked()
+            gate.released.set()
+        assert len(opened) == 3
+        assert len({id(queue) for queue in opened}) == 1
+        assert len(store.script.called("claim")) == 1
+
+
+@pytest.mark.parametrize("error", [StoreUnknown("?"), StoreRefused("no"), DamagedSegment("bits")])
+@pytest.mark.parametrize("name", ["claim", "seals", "buckets", "settlements"])
+async def test_an_opening_that_fails_says_so_and_the_next_one_succeeds(
+    error: Exception, name: str
+) -> None:
+    store = ScriptedStore()
+    async with dispatching(store) as dispatcher:
+        await dispatcher.create(TENANT, "q")
+        store.script.add(name, fail(error))
+        with pytest.raises(Unavailable, match="could not be opened") as refused:
+            await dispatcher.open(TENANT, "q")
+        assert refused.value.retry_ms
+        assert dispatcher.open_shards == 0
+        assert not (await dispatcher.publish(TENANT, "q", [message()])).failed
+
+
+async def test_a_failed_read_costs_no_epoch() -> None:
+    store = ScriptedStore()
+    async with dispatching(store) as dispatcher:
+        await dispatcher.create(TENANT, "q")
+        store.script.add("buckets", fail(StoreUnknown("?")))
+        with pytest.raises(Unavailable):
+            await dispatcher.open(TENANT, "q")
+        assert (await dispatcher.open(TENANT, "q")).runners[0].epoch == 1
+
+
+async def test_an_unknown_seal_is_written_again() -> None:
+    store = ScriptedStore()
+    store.script.add("write_seal", fail_after(StoreUnknown("?")), fail(StoreRefused("no")))
+    async with rig(store) as r:
+        assert r.runner.epoch == 1
+        written = store.script.called("write_seal")
+        assert len(written) == 3
+        assert all(args == written[0] for args in written)
+
+
+async def test_an_undecided_seal_uses_its_epoch_up() -> None:
+    store = ScriptedStore()
+    async with dispatching(store, settings=Settings(decide_ms=100)) as dispatcher:
+        await dispatcher.create(TENANT, "q")
+        store.script.add("write_seal", hang)
+        with pytest.raises(Unavailable):
+            await dispatcher.open(TENANT, "q")
+        assert (await dispatcher.open(TENANT, "q")).runners[0].epoch == 2
+
+
+async def test_an_opening_that_is_fenced_claims_again_but_not_for_ever() -> None:
+    store = ScriptedStore()
+    async with dispatching(store) as dispatcher:
+        await dispatcher.create(TENANT, "q")
+        store.script.add("write_seal", fail(Fenced("gone")), fail(Fenced("gone")))
+        assert (await dispatcher.open(TENANT, "q")).runners[0].epoch == 3
+        await (await dispatcher.open(TENANT, "q")).runners[0].close()
+        store.script.always["write_seal"] = fail(Fenced("gone"))
+        with pytest.raises(Unavailable):
+            await dispatcher.open(TENANT, "q")
+
+
+async def test_a_cache_that_knows_a_newer_owner_makes_it_claim_again() -> None:
+    store, table = MemoryStore(), LeaseTable()
+    async with rig(store, ScriptedLeases(table)) as r:
+        table.claim(f"{r.runner.key.queue_id}/0", 3, START)
+    async with rig(MemoryStore(store.tables), ScriptedLeases(table)) as r:
+        assert r.runner.epoch == 3
+
+
+async def test_an_opening_that_takes_too_long_is_given_up() -> None:
+    store = ScriptedStore()
+    async with dispatching(store, settings=Settings(open_ms=2_000)) as dispatcher:
+        await dispatcher.create(TENANT, "q")
+        store.script.add("seals", hang)
+        with pytest.raises(Unavailable):
+            await dispatcher.open(TENANT, "q")
+        assert trio.current_time() == pytest.approx(2)
+
+
+@pytest.mark.parametrize("name", ["buckets", "write_seal"])
+async def test_a_slot_that_is_claimed_during_an_opening_is_opened_again(name: str) -> None:
+    store = ScriptedStore()
+    async with dispatching(store) as dispatcher:
+        one, two = await two_in_one_slot(dispatcher)
+        await two.runners[0].close()
+        store.script.calls.clear()
+        gate = Gate()
+        store.script.add(name, gate)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dispatcher.open, TENANT, two.row.name)  # needs a new epoch
+            await gate.entered.wait()
+            assert not one.running
+            slot = dispatcher._shards._slots[slot_of(two.runners[0].key)]
+            slot.epoch = None  # as if another shard of it had to give up just now
+            gate.released.set()
+        one = await dispatcher.open(TENANT, one.row.name)
+        two = await dispatcher.open(TENANT, two.row.name)
+        assert one.runners[0].epoch == two.runners[0].epoch == 3
+
+
+async def test_what_nobody_uses_is_closed_and_opens_again() -> None:
+    store = MemoryStore()
+    async with rig(store, settings=Settings(idle_ms=60_000)) as r:
+        await r.publish(b"1")
+        await trio.sleep(120)
+        assert r.dispatcher.open_shards == 0
+        assert r.runner.stopped_by is Stop.CLOSED
+        await r.reopen()
+        consumer = r.consumer()
+        assert await consumer.got(1) == [b"1"]
+        await trio.sleep(300)
+        assert r.dispatcher.open_shards == 1  # somebody is subscribed
+
+
+async def test_a_slot_is_closed_whole_or_not_at_all() -> None:
+    async with dispatching(settings=Settings(idle_ms=60_000)) as dispatcher:
+        one, two = await two_in_one_slot(dispatcher)
+        Consumer(one.runners[0])
+        await trio.sleep(120)
+        assert one.running
+        assert two.running
+        assert dispatcher.open_shards == 2
+
+
+async def test_a_shard_with_messages_that_wait_to_leave_is_not_idle() -> None:
+    async with rig(settings=Settings(idle_ms=60_000)) as r:
+        await r.dispatcher.create(TENANT, "q.dead", QueueConfig(max_message_bytes=1))
+        consumer = r.consumer()
+        await r.publish(b"too large for there")
+        await consumer.got(1)
+        await consumer.nack(dead=True)
+        r.runner.end(consumer.sub)
+        await trio.sleep(300)
+        assert r.runner.running
+        await r.dispatcher.update(TENANT, "q.dead", QueueConfig())
+        await trio.sleep(300)
+        assert not r.runner.running
+
+
+async def test_too_many_shards_push_out_an_idle_slot_or_are_refused() -> None:
+    async with dispatching(settings=Settings(open_shards=2)) as dispatcher:
+        a = await dispatcher.open(TENANT, "a", create=True)
+        await trio.sleep(1)
+        b = await dispatcher.open(TENANT, "b", create=True)
+        await trio.sleep(1)
+        c = await dispatcher.open(TENANT, "c", create=True)
+        assert [queue.running for queue in (a, b, c)] == [False, True, True]
+        Consumer(b.runners[0])
+        Consumer(c.runners[0])
+        with pytest.raises(Throttled, match="too many queues"):
+            await dispatcher.open(TENANT, "a")
+
+
+async def test_two_that_make_room_for_the_same_shard_open_it_once() -> None:
+    store = ScriptedStore()
+    async with dispatching(store, settings=Settings(open_shards=1)) as dispatcher:
+        row = await dispatcher.create(TENANT, "q")
+        await dispatcher.open(TENANT, "other", create=True)
+        store.script.calls.clear()
+        runners = []
+
+        async def open_shard() -> None:
+            runners.append(await dispatcher._shards.open(row, 0, None))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(open_shard)
+        assert len({id(runner) for runner in runners}) == 1
+        assert len(store.script.called("write_seal")) == 1
+
+
+async def test_who_asks_while_it_closes_gets_the_next_one() -> None:
+    store = ScriptedStore()
+    async with rig(store) as r:
+        gate = Gate()
+        store.script.add("append", gate)
+        r.runner.publish_soon([message()])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(r.runner.close)
+            await blocked()
+            nursery.start_soon(r.reopen)
+            await blocked()
+            gate.released.set()
+        assert r.runner.running
+        assert r.runner.epoch == 2
+        assert r.queue.stats().stored == 1
+
+
+async def test_recovery_reads_many_buckets_a_few_at_a_time() -> None:
+    store = MemoryStore()
+    bounds = Bounds(bucket_messages=2, segment_messages=2)
+    async with rig(store, bounds=bounds) as r:
+        for number in range(30):
+            await r.runner.publish(numbered(2, 2 * number))
+    slow = ScriptedStore(store.tables)
+    under_way = most = 0
+
+    async def slowly(call: object) -> object:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await trio.sleep(0.01)
+        under_way -= 1
+        return await call()  # type: ignore[operator]
+
+    slow.script.always |= {"heads": slowly, "settlements": slowly}
+    async with rig(slow, settings=Settings(recovery_reads=4)) as r:
+        assert most == 4
+        consumer = r.consumer(acking=True)
+        assert await consumer.got(60) == [b"%d" % n for n in range(60)]

@@ -30,8 +30,10 @@ serve: setup ## run the server
 	.venv/bin/pushlane serve
 
 test: check ## check, then run all tests
-	$(call step,tests)
-	$(PY) -m pytest -n 2 --cov --cov-report=term
+	$(call step,tests of the core: they alone must cover it)
+	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
+	$(call step,all other tests)
+	$(PY) -m pytest -n 2 --ignore=tests/dispatcher/core
 	$(call step,simulation)
 	$(PY) -m tests.simulation
 	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))

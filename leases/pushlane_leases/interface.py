@@ -44,7 +44,7 @@ class LeaseRun(msgspec.Struct, frozen=True):
     lease_ms: int
     deadline: int
     """Wall-clock milliseconds; the entry may be forgotten after it."""
-    owner: int = 0
+    owner: int
     """The epoch of the owner that vouches for it: the one that granted it, or adopted it at a
     takeover. Only what the last owner vouched for is worth anything: it alone knew what was
     granted again since."""

@@ -7,7 +7,7 @@ from pushlane_leases.interface import LeaseCacheError, LeaseRun, ReceiptRun, Sta
 from tests.dispatcher.rig import START, ScriptedLeases, fail, hang, mock_clock
 
 SETTINGS = Settings(cache_ms=200, cache_failures=2, cache_rest_ms=1_000)
-RUN = LeaseRun("P", 1, 2, 4, 7, 9, "s", 0, 0, True, 30_000, START + 30_000)
+RUN = LeaseRun("P", 1, 2, 4, 7, 9, "s", 0, 0, True, 30_000, START + 30_000, 1)
 
 
 def guarded(leases: ScriptedLeases) -> LeaseGuard:

@@ -282,13 +282,13 @@ async def test_any_other_error_of_a_store_is_a_bug_and_ends_everything(name: str
     with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError), flatten_subgroups=True):
         async with rig(store, bounds=bounds) as r:
             store.script.always[name] = fail(ZeroDivisionError())
-            consumer = r.consumer(acking=True)
-            for message_ in numbered(20):
-                r.runner.publish_soon([message_], lambda _, error: told.append(error))
-            await consumer.until(lambda: consumer.end is not None)
+            r.runner.publish_soon(numbered(20), lambda _, error: told.append(error))
+            await blocked()
+            r.consumer(acking=True)
             await trio.sleep_forever()
-    assert consumer.end is not None
-    assert len(told) == 20
+    assert len(told) == 1
+    assert isinstance(told[0], Unavailable if name == "append" else type(None))
+    assert r.runner.stopped_by is Stop.CANCELLED
 
 
 async def test_a_body_that_raises_comes_out_as_it_is_and_ends_the_shards() -> None:

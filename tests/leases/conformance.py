@@ -95,6 +95,7 @@ class LeaseConformance:
             started=True,
             lease_ms=12 * 3_600_000,
             deadline=NOW + 1,
+            owner=7,
         )
         for field in LeaseRun.__struct_fields__:
             assert getattr(full, field) != getattr(run(1), field), field

@@ -35,6 +35,7 @@ def run(n: int, count: int = 1, **fields: Any) -> LeaseRun:
         started=False,
         lease_ms=LEASE_MS,
         deadline=NOW + LEASE_MS,
+        owner=1,
     )
     return msgspec.structs.replace(sample, **fields)
 

@@ -1,0 +1,225 @@
+"""What the writer does to the rows of shards.
+
+An append or settle that comes behind everything its bucket holds (nearly every one does) only
+joins what waits to be inserted: that it is new follows from what its place remembers. Others are
+looked up first. A call that fails, fails before it wrote anything, so it takes nobody along.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+
+from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.memory_shard import merge
+from pushlane_storage.seal import Seal
+from pushlane_storage.segment import PackedSegment, Segment, pack
+from pushlane_storage.seq import epoch_of
+from pushlane_storage.settlement import Settlement
+from pushlane_storage.slot import slot_of
+from pushlane_storage.sqlite.bulk import Bulk
+from pushlane_storage.sqlite.log_rows import (
+    BUCKET_COLUMNS,
+    bucket_checksum,
+    bucket_of,
+    checksum_of,
+    pack_seal,
+    pack_settlement,
+)
+from pushlane_storage.sqlite.places import Place, Places
+from pushlane_storage.sqlite.segment_rows import head_checksum
+from pushlane_storage.sqlite.slots import Slots
+
+ROW_BYTES = 64
+"""What a row without its blobs takes, roughly."""
+
+
+class ShardRows:
+    def __init__(self, connection: sqlite3.Connection, slots: Slots, places: int) -> None:
+        self._connection = connection
+        self._slots = slots
+        self._segments = Bulk(connection, "segment", 9)
+        self._payloads = Bulk(connection, "payload", 3)
+        self._settlements = Bulk(connection, "settlement", 5)
+        self._schedule = Bulk(connection, "schedule", 7)
+        self._bulks = (self._payloads, self._segments, self._settlements, self._schedule)
+        self._places = Places(connection, self.flush, places)
+        [greatest] = connection.execute("SELECT max(id) FROM payload").fetchone()
+        self._next_payload = 1 + (greatest or 0)
+        self.bytes = 0
+        """What was added since the count was last set to 0."""
+
+    def flush(self) -> None:
+        for bulk in self._bulks:
+            bulk.flush()
+
+    def forget(self) -> None:
+        """Everything since the last commit was undone."""
+        for bulk in self._bulks:
+            bulk.clear()
+        self._places.forget()
+
+    # Segments
+
+    def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
+        assert segment.messages, "an empty segment"
+        assert epoch_of(segment.first) == segment.bucket.epoch, "a seq of another epoch"
+        assert opens is None or opens.key == segment.bucket, "a segment opens its own bucket only"
+        self._slots.check(slot_of(shard), segment.bucket.epoch)
+        place = self._places.bucket(shard, segment.bucket)
+        packed = pack(segment)
+        last = self._places.last(place)
+        new = segment.first > last or self._is_new(place, packed)
+        if opens is not None:
+            self._mark(place, opens, opening=True)
+        if new:
+            self._insert(place, packed)
+            self._enter_schedule(self._places.shard(shard), place, segment)
+            place.last = max(last, segment.last)
+
+    def _is_new(self, place: Place, packed: PackedSegment) -> bool:
+        """Whether a segment that is not the last one is new; if so it must not overlap."""
+        self.flush()
+        before = self._connection.execute(
+            "SELECT first, count, checksum FROM segment WHERE bucket = ? AND first <= ?"
+            " ORDER BY first DESC LIMIT 1",
+            (place.id, packed.first),
+        ).fetchone()
+        if before is not None and before[0] == packed.first:
+            same = before[1:] == (packed.count, packed.checksum)
+            assert same, f"segment {packed.first} again, with other content"
+            return False
+        after = self._connection.execute(
+            "SELECT min(first) FROM segment WHERE bucket = ? AND first > ?",
+            (place.id, packed.first),
+        ).fetchone()[0]
+        assert before is None or before[0] + before[1] <= packed.first, "segments overlap"
+        assert after is None or packed.first + packed.count <= after, "segments overlap"
+        return True
+
+    def _insert(self, place: Place, packed: PackedSegment) -> None:
+        payload, self._next_payload = self._next_payload, self._next_payload + 1
+        self._segments.add(
+            (
+                place.id,
+                packed.first,
+                packed.count,
+                packed.size,
+                packed.last_at,
+                packed.format,
+                packed.checksum,
+                head_checksum(packed),
+                payload,
+            )
+        )
+        self._payloads.add((payload, packed.marks, packed.payload))
+        self.bytes += len(packed.marks) + len(packed.payload) + ROW_BYTES
+
+    def _enter_schedule(self, shard: int, place: Place, segment: Segment) -> None:
+        for seq, message in enumerate(segment.messages, segment.first):
+            if message.not_before:
+                key = (shard, message.not_before, *segment.bucket, seq, place.id)
+                self._schedule.add(key)
+                self.bytes += 2 * ROW_BYTES
+
+    # Settlements and seals
+
+    def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
+        first = rows[0]
+        assert {row.bucket for row in rows} == set(first.parts), "a flush is all of its parts"
+        for row in rows:
+            assert (row.owner, row.n, row.parts) == (first.owner, first.n, first.parts)
+        self._slots.check(slot_of(shard), first.owner)
+        number = (first.owner, first.n)
+        new: list[tuple[Place, bytes]] = []
+        for row in rows:
+            place = self._places.bucket(shard, row.bucket)
+            body = pack_settlement(row)
+            if number > self._places.settled(place) or self._is_unknown(place, number, body):
+                new.append((place, body))
+        for place, body in new:
+            self._settlements.add((place.id, *number, checksum_of(body, *number), body))
+            place.settled = max(number, self._places.settled(place))
+            self.bytes += len(body) + ROW_BYTES
+
+    def _is_unknown(self, place: Place, number: tuple[int, int], body: bytes) -> bool:
+        self.flush()
+        found = self._connection.execute(
+            "SELECT body FROM settlement WHERE bucket = ? AND owner = ? AND n = ?",
+            (place.id, *number),
+        ).fetchone()
+        assert found in (None, (body,)), f"flush {number} again, with other content"
+        return found is None
+
+    def write_seal(self, shard: ShardKey, seal: Seal) -> None:
+        self._slots.check(slot_of(shard), seal.owner)
+        key = (self._places.shard(shard), seal.owner)
+        body = pack_seal(seal)
+        found = self._connection.execute(
+            "SELECT body FROM seal WHERE shard = ? AND owner = ?", key
+        ).fetchone()
+        assert found in (None, (body,)), f"seal {seal.owner} again, with other content"
+        if found is None:
+            self._connection.execute(
+                "INSERT INTO seal VALUES (?, ?, ?, ?)", (*key, checksum_of(body, seal.owner), body)
+            )
+
+    # Buckets
+
+    def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
+        place = self._places.find(shard, bucket.key)
+        if place is not None:  # else it was dropped: a late mark doesn't bring it back
+            self._mark(place, bucket)
+
+    def _mark(self, place: Place, new: Bucket, opening: bool = False) -> None:
+        old = self._row(place)
+        if old is None and not opening:
+            return
+        row = new if old is None else merge(old, new)
+        if row == old:
+            return
+        self._connection.execute(
+            "UPDATE bucket SET first = ?, closed = ?, drained = ?, count = ?, size = ?,"
+            " last_at = ?, checksum = ? WHERE id = ?",
+            (
+                row.first,
+                row.closed,
+                row.drained,
+                row.count,
+                row.size,
+                row.last_at,
+                bucket_checksum(row),
+                place.id,
+            ),
+        )
+
+    def _row(self, place: Place) -> Bucket | None:
+        found = self._connection.execute(
+            f"SELECT {BUCKET_COLUMNS} FROM bucket WHERE id = ? AND first IS NOT NULL", (place.id,)
+        ).fetchone()
+        return None if found is None else bucket_of(found)
+
+    def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
+        place = self._places.find(shard, key)
+        if place is None:
+            return
+        row = self._row(place)
+        assert row is None or row.drained, f"{key} is not drained"
+        self._places.drop(shard, key)
+        self.flush()
+        self._discard("id = ?", place.id)
+
+    def remove_shards(self, queue_id: str) -> None:
+        """Everything that the shards of a queue stored."""
+        self.flush()
+        found = self._connection.execute("SELECT id FROM shard WHERE queue_id = ?", (queue_id,))
+        for (shard,) in found.fetchall():
+            self._discard("shard = ?", shard)
+            self._connection.execute("DELETE FROM seal WHERE shard = ?", (shard,))
+            self._connection.execute("DELETE FROM shard WHERE id = ?", (shard,))
+        self._places.forget()
+
+    def _discard(self, which: str, number: int) -> None:
+        """From here on these buckets are garbage: nobody sees them, and they are swept."""
+        self._connection.execute(
+            f"INSERT INTO garbage SELECT id FROM bucket WHERE {which}", (number,)
+        )
+        self._connection.execute(f"DELETE FROM bucket WHERE {which}", (number,))

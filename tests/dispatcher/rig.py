@@ -9,6 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from random import Random
 from typing import Any
 
 import trio
@@ -115,9 +116,18 @@ class Script:
         return [args for called, args in self.calls if called == name]
 
 
+def memory_tables() -> MemoryTables:
+    """Fresh tables. Queue ids are the same in every run, and with them who shares a slot."""
+    return MemoryTables(randbytes=Random(0).randbytes)
+
+
+def memory_store() -> MemoryStore:
+    return MemoryStore(memory_tables())
+
+
 class ScriptedStore(MemoryStore):
     def __init__(self, tables: MemoryTables | None = None) -> None:
-        super().__init__(tables)
+        super().__init__(memory_tables() if tables is None else tables)
         self.script = Script(
             self,
             (
@@ -249,7 +259,7 @@ async def dispatching(
     bounds: Bounds | None = None,
 ) -> AsyncIterator[Dispatcher]:
     async with open_dispatcher(
-        MemoryStore() if store is None else store,
+        memory_store() if store is None else store,
         leases,
         clock=mock_clock(),
         settings=settings,

@@ -15,7 +15,7 @@ from pushlane_dispatcher.settings import Settings
 from pushlane_leases.interface import LeaseCacheError
 from pushlane_leases.memory import LeaseTable
 from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
-from pushlane_storage.memory import MemoryStore, MemoryTables
+from pushlane_storage.memory import MemoryStore
 from tests.dispatcher.rig import (
     TENANT,
     Call,
@@ -24,6 +24,7 @@ from tests.dispatcher.rig import (
     ScriptedLeases,
     ScriptedStore,
     blocked,
+    memory_tables,
     message,
     rig,
 )
@@ -45,7 +46,7 @@ class Chaos:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.tables = MemoryTables()
+        self.tables = memory_tables()
         self.leases = LeaseTable()
         self.confirmed: set[bytes] = set()
         self.tried: set[bytes] = set()

@@ -18,6 +18,7 @@ from tests.dispatcher.rig import (
     blocked,
     fail,
     hang,
+    memory_store,
     message,
     rig,
 )
@@ -172,7 +173,7 @@ async def test_forgetting_waits_for_deliveries_but_not_for_ever() -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 async def test_receipts_outlive_a_restart_if_the_cache_does(lost: bool) -> None:
-    store, leases = MemoryStore(), MemoryLeases()
+    store, leases = memory_store(), MemoryLeases()
     async with rig(store, leases) as r:
         consumer = r.consumer(lease_ms=60_000)
         await r.publish(b"1", b"2", b"3")
@@ -199,7 +200,7 @@ async def test_receipts_outlive_a_restart_if_the_cache_does(lost: bool) -> None:
 
 
 async def test_a_restart_without_its_cache_goes_on_without() -> None:
-    store, leases = MemoryStore(), MemoryLeases()
+    store, leases = memory_store(), MemoryLeases()
     async with rig(store, leases) as r:
         consumer = r.consumer()
         await r.publish(b"1")
@@ -214,7 +215,7 @@ async def test_a_restart_without_its_cache_goes_on_without() -> None:
 
 
 async def test_leases_that_outlive_a_restart_run_out_one_by_one() -> None:
-    store, leases = MemoryStore(), MemoryLeases()
+    store, leases = memory_store(), MemoryLeases()
     async with rig(store, leases, lease_ms=30_000, backoff_base_ms=0) as r:
         consumer = r.consumer()
         await r.publish(b"1", b"2")
@@ -232,7 +233,7 @@ async def test_leases_that_outlive_a_restart_run_out_one_by_one() -> None:
 
 
 async def test_only_the_last_owners_word_on_leases_counts() -> None:
-    store, leases = MemoryStore(), MemoryLeases()
+    store, leases = memory_store(), MemoryLeases()
     async with rig(store, leases) as r:
         consumer = r.consumer()
         await r.publish(b"1")
@@ -248,7 +249,7 @@ async def test_only_the_last_owners_word_on_leases_counts() -> None:
 
 
 async def test_a_cached_lease_of_what_the_log_has_ended_is_nothing() -> None:
-    store, leases = MemoryStore(), ScriptedLeases()
+    store, leases = memory_store(), ScriptedLeases()
     async with rig(store, leases) as r:
         consumer = r.consumer()
         await r.publish(b"1", b"2")

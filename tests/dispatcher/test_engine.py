@@ -7,8 +7,15 @@ from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.effects import Run, SettleTicket
 from pushlane_dispatcher.dispatcher import open_dispatcher
 from pushlane_dispatcher.stop import Stop
-from pushlane_storage.memory import MemoryStore
-from tests.dispatcher.rig import START, TENANT, Consumer, blocked, message, rig
+from tests.dispatcher.rig import (
+    START,
+    TENANT,
+    Consumer,
+    blocked,
+    memory_store,
+    message,
+    rig,
+)
 
 
 async def test_nothing_is_delivered_inside_a_callers_call() -> None:
@@ -64,7 +71,7 @@ async def test_a_wall_clock_that_steps_is_noticed() -> None:
     def wall() -> float:
         return START / 1000 + trio.current_time() + step
 
-    async with open_dispatcher(MemoryStore(), clock=Clock(wall)) as dispatcher:
+    async with open_dispatcher(memory_store(), clock=Clock(wall)) as dispatcher:
         queue = await dispatcher.open(TENANT, "q", create=True)
         consumer = Consumer(queue.runners[0])
         await queue.publish([message(not_before=START + 50_000)])
@@ -80,7 +87,7 @@ async def test_a_clock_that_was_set_is_noticed_by_the_next_event() -> None:
     def wall() -> float:
         return START / 1000 + trio.current_time() + step
 
-    async with open_dispatcher(MemoryStore(), clock=Clock(wall)) as dispatcher:
+    async with open_dispatcher(memory_store(), clock=Clock(wall)) as dispatcher:
         queue = await dispatcher.open(TENANT, "q", create=True)
         await trio.sleep(60)
         step = 500.0

@@ -11,7 +11,16 @@ from pushlane_storage.bucket import BucketKey
 from pushlane_storage.interface import StoreUnknown
 from pushlane_storage.memory import MemoryStore
 from pushlane_storage.settlement import Checkpoint, Gone, Settlement
-from tests.dispatcher.rig import TENANT, Rig, ScriptedStore, blocked, fail, message, rig
+from tests.dispatcher.rig import (
+    TENANT,
+    Rig,
+    ScriptedStore,
+    blocked,
+    fail,
+    memory_store,
+    message,
+    rig,
+)
 
 BOUNDS = Bounds(bucket_messages=2)
 """So that buckets are drained soon."""
@@ -41,7 +50,7 @@ async def test_what_memory_knows() -> None:
 
 @pytest.mark.parametrize("restart", [False, True])
 async def test_ends_that_only_the_store_knows(restart: bool) -> None:
-    store = MemoryStore()
+    store = memory_store()
     async with rig(store, bounds=BOUNDS, dead_letter="") as r:
         ids = await publish(r, b"acked", b"dead")
         consumer = r.consumer(2)
@@ -78,7 +87,7 @@ async def test_what_was_dropped_is_unknown() -> None:
 
 
 async def test_a_settlement_beyond_a_seal_tells_nothing() -> None:
-    store = MemoryStore()
+    store = memory_store()
     async with rig(store, bounds=BOUNDS) as r:
         ids = await publish(r, b"1", b"2")
         consumer = r.consumer(acking=True)

@@ -27,6 +27,7 @@ from tests.dispatcher.rig import (
     fail,
     fail_after,
     hang,
+    memory_store,
     message,
     numbered,
     rig,
@@ -179,7 +180,7 @@ def steal_slot(store: MemoryStore, r: Rig) -> None:
 
 @pytest.mark.parametrize("what", ["append", "settle"])
 async def test_a_fenced_owner_steps_down_at_once(what: str) -> None:
-    store = MemoryStore()
+    store = memory_store()
     async with rig(store) as r:
         consumer = r.consumer()
         await r.publish(b"1")

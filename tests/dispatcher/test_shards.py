@@ -27,6 +27,7 @@ from tests.dispatcher.rig import (
     fail,
     fail_after,
     hang,
+    memory_store,
     message,
     numbered,
     rig,
@@ -165,7 +166,7 @@ async def test_an_opening_that_is_fenced_claims_again_but_not_for_ever() -> None
 
 
 async def test_a_cache_that_knows_a_newer_owner_makes_it_claim_again() -> None:
-    store, table = MemoryStore(), LeaseTable()
+    store, table = memory_store(), LeaseTable()
     async with rig(store, ScriptedLeases(table)) as r:
         table.claim(f"{r.runner.key.queue_id}/0", 3, START)
     async with rig(MemoryStore(store.tables), ScriptedLeases(table)) as r:
@@ -204,14 +205,14 @@ async def test_a_slot_that_is_claimed_during_an_opening_is_opened_again(name: st
 
 
 async def test_what_nobody_uses_is_closed_and_opens_again() -> None:
-    store = MemoryStore()
+    store = memory_store()
     async with rig(store, settings=Settings(idle_ms=60_000)) as r:
         await r.publish(b"1")
         await trio.sleep(120)
         assert r.dispatcher.open_shards == 0
         assert r.runner.stopped_by is Stop.CLOSED
         await r.reopen()
-        consumer = r.consumer()
+        consumer = r.consumer(acking=True)
         assert await consumer.got(1) == [b"1"]
         await trio.sleep(300)
         assert r.dispatcher.open_shards == 1  # somebody is subscribed
@@ -292,7 +293,7 @@ async def test_who_asks_while_it_closes_gets_the_next_one() -> None:
 
 
 async def test_recovery_reads_many_buckets_a_few_at_a_time() -> None:
-    store = MemoryStore()
+    store = memory_store()
     bounds = Bounds(bucket_messages=2, segment_messages=2)
     async with rig(store, bounds=bounds) as r:
         for number in range(30):

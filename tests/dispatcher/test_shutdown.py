@@ -19,6 +19,7 @@ from tests.dispatcher.rig import (
     blocked,
     dispatching,
     hang,
+    memory_store,
     message,
     numbered,
     rig,
@@ -189,7 +190,7 @@ async def test_closing_ends_openings() -> None:
 
 
 async def test_everything_is_there_after_many_restarts() -> None:
-    store = MemoryStore()
+    store = memory_store()
     for number in range(5):
         async with rig(MemoryStore(store.tables)) as r:
             await r.runner.publish(numbered(10, number * 10))

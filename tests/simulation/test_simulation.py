@@ -18,6 +18,7 @@ REGRESSIONS = {
     392: "a leaver whose body came early went before its row was durable",
     514: "a message went out before an earlier one of its key whose purge was not durable",
     1259: "a message being settled for delivery lost its body to paging",
+    810: "an extend of an ack under way was answered as a duplicate before the ack was durable",
     7: "a drained bucket that was dropped hid those behind it from recovery",
 }
 """Seeds that once found a bug. The simulator has changed since: they are here as a habit."""

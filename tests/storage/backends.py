@@ -4,11 +4,14 @@ A back end is an async context manager that yields a `Backend`. It may find data
 tests use queues, tenants and slots' epochs that are their own.
 """
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from tempfile import TemporaryDirectory
 
 from pushlane_storage.interface import Store
 from pushlane_storage.memory import MemoryStore
+from pushlane_storage.sqlite.store import SqliteStore
 
 
 class Backend:
@@ -39,6 +42,25 @@ async def memory() -> AsyncIterator[Backend]:
     await backend.store.close()
 
 
+@asynccontextmanager
+async def sqlite() -> AsyncIterator[Backend]:
+    with TemporaryDirectory(dir=fast_folder()) as folder:
+
+        async def again() -> Store:
+            return await SqliteStore.open(folder)
+
+        backend = Backend(await again(), again)
+        yield backend
+        await backend.store.close()
+
+
+def fast_folder() -> str | None:
+    """Where an fsync costs nothing: these tests restart processes at most, not machines."""
+    memory = "/dev/shm"
+    return memory if os.access(memory, os.W_OK) else None
+
+
 BACKENDS: list[Factory] = [
     memory,
+    sqlite,
 ]

@@ -123,6 +123,7 @@ class Departures:
                 self._window.thin(entry)
             return
         self._life.move((entry,), Event.MOVE, now)
+        self._window.thin(entry)
         if entry.cause != REDRIVEN:
             entry.cause = f"dead:{entry.cause}"
         self._log.end(entry)

@@ -201,14 +201,14 @@ class Shard:
         ticket: SettleTicket, now: int,
     ) -> None:  # fmt: skip
         self.consumers.start(subscription, generation, receipts, ticket, now)
-        self._effects.append(Done(ticket))
+        self._confirm(ticket)
 
     def extend(
         self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
         lease_ms: int, ticket: SettleTicket, now: int,
     ) -> None:  # fmt: skip
         self.consumers.extend(subscription, generation, receipts, lease_ms, ticket, now)
-        self._effects.append(Done(ticket))
+        self._confirm(ticket)
 
     def ack(
         self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
@@ -227,6 +227,13 @@ class Shard:
             delay_ms=delay_ms, error=error, dead=dead,
         )  # fmt: skip
         self._answer(ticket)
+
+    def _confirm(self, ticket: SettleTicket) -> None:
+        """At once, unless it says `duplicate`: that confirms a settle, so it must be durable."""
+        if ticket.duplicate:
+            self._answer(ticket)
+        else:
+            self._effects.append(Done(ticket))
 
     def _answer(self, ticket: SettleTicket) -> None:
         """When everything decided so far is durable; also a duplicate's first one."""

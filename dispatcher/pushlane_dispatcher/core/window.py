@@ -286,6 +286,8 @@ class Window:
 
     def _next_wanted(self) -> list[Entry]:
         """What to read next: what is urgent, else what is ready as far as there is room."""
+        if not self._urgent and not self._wanted:
+            return []
         bounds = self._bounds
         queue, count = self._urgent, bounds.fetch_messages
         if not queue:

@@ -7,6 +7,7 @@ or `error`; when many calls are done, one hop into the trio loop (`answer`) wake
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import trio
@@ -16,12 +17,14 @@ T = TypeVar("T")
 
 
 class Call(Generic[S, T]):
-    __slots__ = ("error", "grows", "task", "value", "work")
+    __slots__ = ("error", "grows", "size", "task", "value", "work")
 
-    def __init__(self, work: Callable[[S], T], grows: bool = False) -> None:
+    def __init__(self, work: Callable[[S], T], grows: bool = False, size: int = 0) -> None:
         self.work = work
         self.grows = grows
         """It stores messages: the first to be refused when room runs out."""
+        self.size = size
+        """Bytes that it keeps in memory while it waits."""
         self.value: T | None = None
         self.error: Exception | None = None
         self.task: trio.lowlevel.Task | None = None
@@ -45,20 +48,11 @@ class Call(Generic[S, T]):
             raise self.error
         return self.value  # type: ignore[return-value]
 
-    def run(self, on: S) -> None:
-        """Do it, and keep what came of it."""
-        try:
-            self.value = self.work(on)
-        except Exception as error:
-            self.error = error
-
 
 def answer(token: trio.lowlevel.TrioToken, calls: Sequence[Call[Any, Any]]) -> None:
     """Wake the tasks of these calls, from a thread."""
-    try:
+    with suppress(trio.RunFinishedError):  # then nobody is left who could wait
         token.run_sync_soon(_wake, calls)
-    except trio.RunFinishedError:
-        pass  # nobody is left who could wait
 
 
 def _wake(calls: Sequence[Call[Any, Any]]) -> None:

@@ -64,6 +64,14 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def file_size(path: Path) -> int:
+    """In bytes; 0 when there is no such file."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def _make(path: Path) -> None:
     if path.is_dir():
         return

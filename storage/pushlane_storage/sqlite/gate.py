@@ -5,7 +5,6 @@ all the time, so without a gate that moment might never come, and the log would 
 """
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,8 +18,7 @@ class Gate:
     @contextmanager
     def reading(self) -> Iterator[None]:
         with self._change:
-            while self._shut:
-                self._change.wait()
+            self._change.wait_for(lambda: not self._shut)
             self._inside += 1
         try:
             yield
@@ -33,11 +31,9 @@ class Gate:
     @contextmanager
     def shut(self, seconds: float) -> Iterator[None]:
         """Let nobody in, and wait a while for those inside to leave."""
-        until = time.monotonic() + seconds
         with self._change:
             self._shut = True
-            while self._inside and (left := until - time.monotonic()) > 0:
-                self._change.wait(left)
+            self._change.wait_for(lambda: not self._inside, seconds)
         try:
             yield
         finally:

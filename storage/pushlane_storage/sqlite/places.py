@@ -7,7 +7,7 @@ after a rollback all of it is forgotten.
 
 import sqlite3
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pushlane_storage.bucket import BucketKey, ShardKey
 
@@ -43,7 +43,9 @@ class Places:
         # Numbers are not used twice while the store is open, whatever is dropped: a reader
         # that looked one up may still be at work.
         self._next_shard = self._after("SELECT max(id) FROM shard")
-        self._next_place = self._after("SELECT max(id) FROM bucket", "SELECT max(bucket) FROM garbage")
+        self._next_place = self._after(
+            "SELECT max(id) FROM bucket", "SELECT max(bucket) FROM garbage"
+        )
 
     def _after(self, *queries: str) -> int:
         found = [self._connection.execute(query).fetchone()[0] for query in queries]
@@ -113,12 +115,13 @@ class Places:
 
     def settled(self, place: Place) -> tuple[int, int]:
         if place.settled is None:
-            place.settled = self._look(
+            owner, n = self._look(
                 "SELECT owner, n FROM settlement WHERE bucket = ?"
                 " ORDER BY owner DESC, n DESC LIMIT 1",
                 place,
                 NOTHING,
             )
+            place.settled = (owner, n)
         return place.settled
 
     def _look(self, query: str, place: Place, default: tuple[int, ...]) -> tuple[int, ...]:

@@ -24,9 +24,7 @@ class Damage(msgspec.Struct, frozen=True):
     """Wall clock, in milliseconds."""
 
 
-def note(
-    connection: sqlite3.Connection, damage: Damage, stored: StoredSegment, bound: int
-) -> None:
+def note(connection: sqlite3.Connection, damage: Damage, stored: StoredSegment, bound: int) -> None:
     """Keep a damaged segment, unless `bound` are there already or it is one of them."""
     [kept] = connection.execute("SELECT count(*) FROM quarantine").fetchone()
     if kept < bound:

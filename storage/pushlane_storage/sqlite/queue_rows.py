@@ -12,7 +12,8 @@ from pushlane_storage.sqlite.errors import StoreDamaged
 _COLUMNS = "tenant, name, id, version, deleting, config"
 
 
-def create(connection: sqlite3.Connection, tenant: str, name: str, id: str, config: QueueConfig
+def create(
+    connection: sqlite3.Connection, tenant: str, name: str, id: str, config: QueueConfig
 ) -> QueueRow:
     if read(connection, tenant, name) is not None:
         raise QueueExists(name)

@@ -18,9 +18,7 @@ from pushlane_storage.sqlite.segment_rows import (
 )
 
 _SHARD = "(SELECT id FROM shard WHERE queue_id = ? AND number = ?)"
-_BUCKET = (
-    f"(SELECT id FROM bucket WHERE shard = {_SHARD} AND lane = ? AND epoch = ? AND start = ?)"
-)
+_BUCKET = f"(SELECT id FROM bucket WHERE shard = {_SHARD} AND lane = ? AND epoch = ? AND start = ?)"
 _FROM_SEGMENT = "FROM segment LEFT JOIN payload ON payload.id = segment.payload"
 
 

@@ -6,7 +6,6 @@ trust what it reads without reading bodies; `checksum` is that of `PackedSegment
 """
 
 import zlib
-from typing import NamedTuple
 
 import msgspec
 
@@ -28,23 +27,48 @@ _marks = msgspec.msgpack.Decoder(list[DedupMark])
 _Unreadable = (DamagedSegment, msgspec.MsgspecError, TypeError, ValueError)
 
 
-class StoredSegment(NamedTuple):
-    """The columns of both rows. Damage may have left anything in them, also NULL."""
+class StoredHead(msgspec.Struct, frozen=True):
+    """A segment without its body. Damage may have left anything in the columns, also NULL."""
 
     first: int
     count: int
     size: int
     last_at: int
     format: int
-    checksum: int
     head: int
     marks: bytes
+
+    def unpack(self) -> SegmentHead:
+        """The head; `DamagedSegment` when it is not what was written."""
+        try:
+            if self.head != head_checksum(self):
+                raise DamagedSegment("the checksum of its head mismatches")
+            marks = _marks.decode(self.marks)
+        except _Unreadable as error:
+            raise DamagedSegment(f"segment {self.first}: {error}") from error
+        return SegmentHead(self.first, self.count, self.size, self.last_at, marks)
+
+
+class StoredSegment(StoredHead, frozen=True):
+    checksum: int
     body: bytes
 
-    def unpack(self, bucket: BucketKey) -> Segment:
+    def unpack_all(self, bucket: BucketKey) -> Segment:
         """The segment; `DamagedSegment` when it is not what was written."""
         try:
-            return unpack(bucket, PackedSegment(*self[:6], self.marks, self.body))
+            return unpack(
+                bucket,
+                PackedSegment(
+                    self.first,
+                    self.count,
+                    self.size,
+                    self.last_at,
+                    self.format,
+                    self.checksum,
+                    self.marks,
+                    self.body,
+                ),
+            )
         except _Unreadable as error:
             raise DamagedSegment(f"segment {self.first}: {error}") from error
 
@@ -60,47 +84,19 @@ class StoredSegment(NamedTuple):
                 return head_of(segment)
         except _Unreadable:
             pass
-        numbers = [one if isinstance(one, int) else 0 for one in (self.size, self.last_at)]
-        return SegmentHead(self.first, self.count, *numbers, [])
+        return SegmentHead(self.first, self.count, self.size, self.last_at, [])
 
 
-class StoredHead(NamedTuple):
-    """The same without body and the checksum over it."""
-
-    first: int
-    count: int
-    size: int
-    last_at: int
-    format: int
-    head: int
-    marks: bytes
-
-    def unpack(self) -> SegmentHead:
-        """The head; `DamagedSegment` when it is not what was written."""
-        try:
-            if self.head != _checksum(*self[:5], self.marks):
-                raise DamagedSegment("the checksum of its head mismatches")
-            return SegmentHead(*self[:4], _marks.decode(self.marks))
-        except _Unreadable as error:
-            raise DamagedSegment(f"segment {self.first}: {error}") from error
-
-
-def _columns(row: type[tuple[object, ...]]) -> str:
+def _columns(row: type[msgspec.Struct]) -> str:
     tables = {"marks": "payload", "body": "payload"}
-    return ", ".join(f"{tables.get(name, 'segment')}.{name}" for name in row.__annotations__)
+    return ", ".join(f"{tables.get(name, 'segment')}.{name}" for name in row.__struct_fields__)
 
 
 SEGMENT_COLUMNS = _columns(StoredSegment)
 HEAD_COLUMNS = _columns(StoredHead)
 
 
-def head_checksum(packed: PackedSegment) -> int:
+def head_checksum(row: PackedSegment | StoredHead) -> int:
     """What stands in the column `head`."""
-    return _checksum(
-        packed.first, packed.count, packed.size, packed.last_at, packed.format, packed.marks
-    )
-
-
-def _checksum(first: int, count: int, size: int, last_at: int, format: int, marks: bytes) -> int:
-    numbers = b"%d %d %d %d %d" % (first, count, size, last_at, format)
-    return zlib.crc32(marks, zlib.crc32(numbers))
+    numbers = (row.first, row.count, row.size, row.last_at, row.format)
+    return zlib.crc32(row.marks, zlib.crc32(b"%d %d %d %d %d" % numbers))

@@ -1,65 +1,104 @@
 """The writer: one thread, one transaction at a time, one fsync for everything that gathered.
 
-Outcomes. A call that can't be carried out fails alone: it is checked before it writes. If one
-fails after all, the transaction is undone and run again call by call, each behind a savepoint.
-A full disk undoes the transaction before its commit mark is written: appends are refused, and
-the others are tried again without them. Any other error of the disk or the file, at the commit
-above all, leaves everything unknown. A failed fsync can't be repeated: the kernel may have
-dropped what it could not write. So the store stops for good, and with it the process.
+While a transaction is under way the next group gathers: one call when it is quiet, hundreds when
+it is busy. When a commit fails the outcome is unknown, and a failed fsync can't be repeated: the
+kernel may have dropped what it could not write. So the store stops for good, and by default the
+process with it, before anybody is answered.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import trio
 
-from pushlane_storage.interface import StoreError, StoreRefused
 from pushlane_storage.sqlite.call import Call, answer
 from pushlane_storage.sqlite.checkpointer import Checkpointer
-from pushlane_storage.sqlite.errors import BUSY, FULL, StoreBroken, code_of, is_fault
-from pushlane_storage.sqlite.folder import Folder
+from pushlane_storage.sqlite.committer import Committer
+from pushlane_storage.sqlite.fuse import Fuse
 from pushlane_storage.sqlite.limits import Limits
-from pushlane_storage.sqlite.stats import Stats
 from pushlane_storage.sqlite.tables import Tables
-from pushlane_storage.sqlite.vacuum import Vacuum
+from pushlane_storage.sqlite.tidier import Tidier
+from pushlane_storage.sqlite.waiting import Waiting
 
 Write = Call[Tables, Any]
-FailStop = Callable[[BaseException], None]
-
-COMMIT_BYTES = 16_384
-"""What a commit adds to the log besides what it was asked to store: inner pages, counters."""
 
 
 class Writer:
     def __init__(
         self,
-        tables: Tables,
-        vacuum: Vacuum,
+        waiting: Waiting[Tables],
+        committer: Committer,
+        tidier: Tidier,
         checkpointer: Checkpointer,
-        folder: Folder,
         limits: Limits,
-        stats: Stats,
         token: trio.lowlevel.TrioToken,
-        fail_stop: FailStop,
+        fuse: Fuse,
     ) -> None:
-        self._tables = tables
-        self._vacuum = vacuum
+        self._waiting = waiting
+        self._committer = committer
+        self._tidier = tidier
         self._checkpointer = checkpointer
-        self._folder = folder
         self._limits = limits
-        self._stats = stats
         self._token = token
-        self._fail_stop = fail_stop
-        self._change = threading.Condition()
-        self._waiting: list[Write] = []
-        self._sleeping = False
-        self._closing = False
-        self._untidy = True
-        self._tidied_at = 0.0
-        self.broken: BaseException | None = None
+        self._fuse = fuse
+        self._patience: float | None = 0.0
+        """Seconds to wait for calls before the next step of tidying; None when all is tidy."""
+        self._begun: list[Write] | None = None
+        """What was taken and not answered."""
+        self._tidied_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="pushlane-writer", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Finish what waits; then the thread ends."""
+        self._waiting.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while (group := self._next()) is not None:
+                if group:
+                    self._write(group)
+                else:
+                    self._tidy()
+            self._checkpointer.finish()
+        except BaseException as error:
+            self._fuse.blow(error)
+        if self._fuse.blown is not None:
+            self._give_up()
+
+    def _next(self) -> list[Write] | None:
+        self._begun = self._waiting.take(self._limits.group_calls, self._patience)
+        return None if self._fuse.blown is not None else self._begun
+
+    def _write(self, group: list[Write]) -> None:
+        done = self._committer.commit(group)
+        if done < len(group):
+            self._waiting.give_back(group[done:])
+            del group[done:]
+        self._begun = None
+        answer(self._token, group)
+        self._patience = self._limits.idle_ms / 1000
+        if time.monotonic() - self._tidied_at > self._limits.tidy_ms / 1000:
+            self._tidied_at = time.monotonic()
+            self._tidier.step()
+
+    def _tidy(self) -> None:
+        """Nobody wants anything: a step, and when there are no more, the checkpoint."""
+        self._tidied_at = time.monotonic()
+        if self._tidier.step():
+            self._patience = 0.0
+        elif self._patience != self._limits.tidy_ms / 1000:
+            self._patience = self._limits.tidy_ms / 1000
+        else:
+            self._checkpointer.finish()
+            self._patience = None
+
+    def _give_up(self) -> None:
+        begun = self._begun or []
+        for call in begun:
+            call.error = self._fuse.error()
+        answer(self._token, [*begun, *self._waiting.shatter(self._fuse.error)])

@@ -408,6 +408,20 @@ def test_after_a_confirmed_ack_it_is_never_granted_again() -> None:
     assert rig.subscribe().bodies == []
 
 
+@pytest.mark.parametrize("say", ["start", "extend"])
+def test_duplicate_confirms_an_ack_so_it_waits_for_it(say: str) -> None:
+    rig = Rig()
+    consumer = rig.subscribe()
+    rig.publish("a")
+    rig.hold = {Settle}
+    ack = consumer.ack(1)
+    repeat = consumer.start(1) if say == "start" else consumer.extend(5_000, 1)
+    assert flat(repeat.duplicate) == [1]
+    assert rig.done == []
+    rig.finish()
+    assert rig.done == [ack, repeat]
+
+
 def test_a_repeated_ack_is_a_duplicate_and_changes_nothing() -> None:
     rig = Rig()
     consumer = rig.subscribe()

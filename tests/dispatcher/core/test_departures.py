@@ -154,6 +154,15 @@ def test_those_that_wait_leave_room_for_others() -> None:
     assert consumer.bodies == ["e", "f", "g", "h"]
 
 
+def test_what_was_stored_there_needs_its_body_no_more() -> None:
+    rig = Rig()
+    rig.hold = {Transfer}
+    rejected(rig, *"abc")
+    rig.hold = {Settle}
+    rig.finish(*rig.held(Transfer))
+    assert (rig.stats.leaving, rig.shard.window.resident) == (3, 0)
+
+
 def test_a_body_that_was_wanted_before_it_left_is_no_second_departure() -> None:
     rig = Rig(bounds=Bounds(window_messages=1))
     consumer = rig.subscribe()

@@ -1,0 +1,83 @@
+"""The machinery behind the store: the folder, its connections, and the threads that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import trio
+
+from pushlane_storage.sqlite.checkpointer import Checkpointer
+from pushlane_storage.sqlite.committer import Committer
+from pushlane_storage.sqlite.connection import connect, connect_reader, open_database
+from pushlane_storage.sqlite.damage_report import DamageReport
+from pushlane_storage.sqlite.folder import file_size, open_folder
+from pushlane_storage.sqlite.fuse import FailStop, Fuse
+from pushlane_storage.sqlite.gate import Gate
+from pushlane_storage.sqlite.limits import Limits
+from pushlane_storage.sqlite.quarantine import Damage
+from pushlane_storage.sqlite.reader import Readers, Reading
+from pushlane_storage.sqlite.schema import Step
+from pushlane_storage.sqlite.segment_reads import SegmentReads
+from pushlane_storage.sqlite.stats import Stats
+from pushlane_storage.sqlite.tables import Tables
+from pushlane_storage.sqlite.tidier import Tidier
+from pushlane_storage.sqlite.vacuum import Vacuum
+from pushlane_storage.sqlite.waiting import Waiting
+from pushlane_storage.sqlite.writer import Writer
+
+
+class Machinery:
+    def __init__(
+        self,
+        path: Path,
+        limits: Limits,
+        token: trio.lowlevel.TrioToken,
+        damaged: Callable[[Damage], None],
+        fail_stop: FailStop,
+        randbytes: Callable[[int], bytes],
+        wall: Callable[[], int],
+        steps: Sequence[Step],
+    ) -> None:
+        self.writes: Waiting[Tables] = Waiting(limits.waiting_calls, limits.waiting_bytes)
+        self.reads: Waiting[Reading] = Waiting(limits.waiting_reads)
+        with ExitStack() as stack:
+            self._folder = open_folder(path)
+            stack.callback(self._folder.close)
+            connection, epoch = open_database(self._folder, limits, steps)
+            stack.callback(connection.close)
+            self._stats = stats = Stats(epoch=epoch)
+            report = DamageReport(self.writes, damaged, token, wall, stats, limits.quarantine_rows)
+            self.segment_reads = SegmentReads(report)
+            gate, fuse = Gate(), Fuse(fail_stop)
+            tables = Tables(connection, epoch, limits, randbytes)
+            background = connect(self._folder.database, limits.reader_cache_bytes, limits)
+            self._checkpointer = Checkpointer(connection, background, gate, limits, fuse.blow)
+            stack.callback(self._checkpointer.close)
+            readers = [connect_reader(self._folder.database, limits) for _ in range(limits.readers)]
+            stack.callback(Readers(self.reads, readers, gate, token).close)
+            committer = Committer(tables, self._checkpointer, self._folder, limits, stats)
+            vacuum = Vacuum(connection, limits)
+            tidier = Tidier(tables, vacuum, self._checkpointer, limits, stats)
+            writer = Writer(self.writes, committer, tidier, self._checkpointer, limits, token, fuse)
+            stack.callback(writer.close)
+            self._closing = stack.pop_all()
+
+    def close(self) -> None:
+        """The writer and the readers finish what waits; then everything is let go."""
+        self._closing.close()
+
+    def measure(self) -> Stats:
+        """What was counted, and the sizes of this moment."""
+        checkpointer, folder = self._checkpointer, self._folder
+        return msgspec.structs.replace(
+            self._stats,
+            waiting=len(self.writes),
+            checkpoints=checkpointer.finished,
+            checkpoints_hindered=checkpointer.hindered,
+            database_bytes=file_size(folder.database),
+            log_bytes=file_size(folder.log),
+            free_disk_bytes=folder.free_bytes(),
+        )

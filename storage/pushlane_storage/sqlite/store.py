@@ -1,0 +1,201 @@
+"""The embedded `Store`: everything in one folder, one process at a time."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.interface import Due
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.seal import Seal
+from pushlane_storage.segment import Segment, SegmentHead
+from pushlane_storage.settlement import Settlement
+from pushlane_storage.sqlite import quarantine, queue_rows, reads, usage_rows
+from pushlane_storage.sqlite.call import Call
+from pushlane_storage.sqlite.fuse import FailStop, exit_process
+from pushlane_storage.sqlite.limits import Limits
+from pushlane_storage.sqlite.log_rows import unpack_seal, unpack_settlement
+from pushlane_storage.sqlite.machinery import Machinery
+from pushlane_storage.sqlite.prepared import prepare_flush, prepare_segment
+from pushlane_storage.sqlite.quarantine import Damage
+from pushlane_storage.sqlite.reader import Reading
+from pushlane_storage.sqlite.schema import STEPS, Step
+from pushlane_storage.sqlite.stats import Stats
+from pushlane_storage.sqlite.tables import Tables
+from pushlane_storage.usage import Usage
+
+T = TypeVar("T")
+
+
+def wall_clock() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def _ignore(_: Damage) -> None:
+    """Damage is logged, counted and kept anyway."""
+
+
+class SqliteStore:
+    """Made by `open`. Every write returns when it is durable."""
+
+    def __init__(self, machinery: Machinery) -> None:
+        self._machinery = machinery
+        self._writes = machinery.writes
+        self._reads = machinery.reads
+        self._segments = machinery.segment_reads
+
+    @classmethod
+    async def open(
+        cls,
+        folder: str | Path,
+        limits: Limits | None = None,
+        *,
+        damaged: Callable[[Damage], None] = _ignore,
+        fail_stop: FailStop = exit_process,
+        randbytes: Callable[[int], bytes] = secrets.token_bytes,
+        wall: Callable[[], int] = wall_clock,
+        steps: Sequence[Step] = STEPS,
+    ) -> SqliteStore:
+        """Serve a folder, which is made if need be; `OpenError` says why it can't be.
+
+        `damaged` is told of every damaged segment, in the trio loop. `fail_stop` is called, by
+        one of the store's threads, when nothing can be trusted any more.
+        """
+        token = trio.lowlevel.current_trio_token()
+
+        def start() -> Machinery:
+            return Machinery(
+                Path(folder), limits or Limits(), token, damaged, fail_stop, randbytes, wall, steps
+            )
+
+        return cls(await trio.to_thread.run_sync(start))
+
+    def stats(self) -> Stats:
+        return self._machinery.measure()
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of the folder."""
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._machinery.close)
+
+    async def _write(self, work: Callable[[Tables], T], *, grows: bool = False, size: int = 0) -> T:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        call = Call(work, grows, size)
+        self._writes.put(call)
+        return await call.wait(self._writes.withdraw)
+
+    async def _read(self, work: Callable[[Reading], T]) -> T:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        call = Call(work)
+        self._reads.put(call)
+        return await call.wait(self._abandon)
+
+    def _abandon(self, call: Call[Reading, T]) -> bool:
+        """Nobody waits for this read any more. It changes nothing, begun or not."""
+        self._reads.withdraw(call)
+        return True
+
+    # Queues
+
+    async def create_queue(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        return await self._write(lambda tables: tables.create_queue(tenant, name, config))
+
+    async def read_queue(self, tenant: str, name: str) -> QueueRow | None:
+        return await self._read(lambda reading: reading.fetch(queue_rows.read, tenant, name))
+
+    async def list_queues(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
+        return await self._read(
+            lambda reading: reading.fetch(queue_rows.list_after, tenant, after, limit)
+        )
+
+    async def update_queue(self, row: QueueRow, config: QueueConfig) -> QueueRow:
+        return await self._write(lambda tables: tables.update_queue(row, config))
+
+    async def mark_deleting(self, row: QueueRow) -> QueueRow:
+        return await self._write(lambda tables: tables.mark_deleting(row))
+
+    async def remove_queue(self, row: QueueRow) -> None:
+        await self._write(lambda tables: tables.remove_queue(row))
+
+    # Writing shards
+
+    async def claim(self, slot: int, owner: str) -> int:
+        return await self._write(lambda tables: tables.claim(slot, owner))
+
+    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
+        if self._writes.heavy:  # enough is packed: this one is when its turn comes
+            await self._write(
+                lambda tables: tables.append(prepare_segment(shard, segment, opens)), grows=True
+            )
+        else:
+            ready = prepare_segment(shard, segment, opens)
+            await self._write(lambda tables: tables.append(ready), grows=True, size=ready.size)
+
+    async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
+        ready = prepare_flush(shard, rows)
+        await self._write(lambda tables: tables.settle(ready))
+
+    async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
+        await self._write(lambda tables: tables.mark_bucket(shard, bucket))
+
+    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
+        await self._write(lambda tables: tables.drop_bucket(shard, key))
+
+    async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
+        await self._write(lambda tables: tables.write_seal(shard, seal))
+
+    # Reading shards
+
+    async def seals(self, shard: ShardKey) -> list[Seal]:
+        rows = await self._read(lambda reading: reading.fetch(reads.seals, shard))
+        return [unpack_seal(*columns) for columns in rows]
+
+    async def buckets(self, shard: ShardKey) -> list[Bucket]:
+        return await self._read(lambda reading: reading.fetch(reads.buckets, shard))
+
+    async def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
+        return await self._read(lambda reading: self._segments.heads(reading, shard, key))
+
+    async def segments(
+        self, shard: ShardKey, key: BucketKey, start: int, limit: int
+    ) -> list[Segment]:
+        return await self._read(
+            lambda reading: self._segments.segments(reading, shard, key, start, limit)
+        )
+
+    async def messages(
+        self, shard: ShardKey, key: BucketKey, seqs: Sequence[int]
+    ) -> dict[int, Message]:
+        return await self._read(lambda reading: self._segments.messages(reading, shard, key, seqs))
+
+    async def settlements(self, shard: ShardKey, key: BucketKey) -> list[Settlement]:
+        def read(reading: Reading) -> list[Settlement]:
+            rows = reading.fetch(reads.settlements, shard, key)
+            return [unpack_settlement(key, *columns) for columns in rows]
+
+        return await self._read(read)
+
+    async def due(self, shard: ShardKey, start: int, end: int, limit: int) -> list[Due]:
+        return await self._read(lambda reading: reading.fetch(reads.due, shard, start, end, limit))
+
+    async def damaged(self, shard: ShardKey, key: BucketKey) -> list[Damage]:
+        """What reads of this bucket leave out."""
+        return await self._read(lambda reading: reading.fetch(quarantine.read, shard, key))
+
+    # Usage
+
+    async def add_usage(self, usage: Sequence[Usage]) -> None:
+        await self._write(lambda tables: tables.add_usage(usage))
+
+    async def usage(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
+        return await self._read(
+            lambda reading: reading.fetch(usage_rows.read, tenant, first_minute, last_minute)
+        )

@@ -1,0 +1,45 @@
+"""Store URLs: `memory:` and `sqlite:DIR`."""
+
+from collections.abc import Awaitable, Callable
+
+from pushlane_storage.interface import Store
+from pushlane_storage.memory import MemoryStore
+from pushlane_storage.sqlite.store import SqliteStore
+
+
+class BadStoreUrl(ValueError):
+    """A store URL that can't be understood."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"bad store URL {url!r}: {reason}; known are {', '.join(FORMS)}")
+        self.url = url
+
+
+FORMS = ("memory:", "sqlite:DIR")
+
+
+async def open_store(url: str) -> Store:
+    """The store that a URL names; `BadStoreUrl`, or what the back end says, when it can't be."""
+    scheme, colon, rest = url.partition(":")
+    opener = _OPENERS.get(scheme) if colon else None
+    if opener is None:
+        raise BadStoreUrl(url, f"unknown scheme {scheme!r}" if colon else "it has no scheme")
+    return await opener(url, rest)
+
+
+async def _memory(url: str, rest: str) -> Store:
+    if rest:
+        raise BadStoreUrl(url, "nothing comes after memory:")
+    return MemoryStore()
+
+
+async def _sqlite(url: str, rest: str) -> Store:
+    if not rest or "\0" in rest:
+        raise BadStoreUrl(url, "a folder comes after sqlite:")
+    return await SqliteStore.open(rest)
+
+
+_OPENERS: dict[str, Callable[[str, str], Awaitable[Store]]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+}

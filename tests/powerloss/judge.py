@@ -1,0 +1,194 @@
+"""The judge: opens what a power cut left with the real store and the real recovery, and checks it.
+
+The history up to the cut says what was promised. To it come the crash, the new owner, what it
+finds, what it grants, how it answers publishes that were acknowledged before, and at last a dump
+of everything that is stored. The checker decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import trio
+
+from pushlane.wire.errors import PushlaneError
+from pushlane.wire.limits import DEFAULTS
+from pushlane_dispatcher.clock import Clock
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.ident import make_id
+from pushlane_dispatcher.core.recovery import recover
+from pushlane_dispatcher.dispatcher import open_dispatcher
+from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.recover import read_rows
+from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.tools import Tools
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.history import event as history
+from pushlane_storage.history.checker import Checker
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueRow
+from pushlane_storage.sqlite.limits import Limits
+from pushlane_storage.sqlite.quarantine import Damage
+from pushlane_storage.sqlite.store import SqliteStore
+from tests.powerloss.clients import Book, Consumer, publish
+from tests.powerloss.log import Created, Deleted, Deleting, Mark
+from tests.powerloss.witness import Witness
+from tests.powerloss.workload import FOLDER, LONG_MS, QUEUES, START, TENANT, unanswered
+
+LIMITS = Limits(reserve_bytes=0, readers=1)
+FIRST_OP = 1_000_000_000
+REPEATS = 6
+PATIENCE_S = 20.0
+SETTLE_S = 2.0
+
+
+class Judge:
+    """One image, one judgement: what is wrong with it, in words."""
+
+    def __init__(self, past: Iterable[Mark], rng: Random) -> None:
+        self._past = [mark for mark in past if isinstance(mark, history.Event)]
+        self._notes = [mark for mark in past if not isinstance(mark, history.Event)]
+        self._rng = rng
+        self._checker = Checker()
+        self.faults: list[str] = []
+
+    def run(self, folder: Path) -> list[str]:
+        for event in self._past:
+            self._checker.feed(event)
+        for event in unanswered(self._past, self._cut):
+            self._checker.feed(event)
+        try:
+            trio.run(self._judge, folder)
+        except Exception as error:  # whatever the code under test raises is a finding
+            self._fault(f"{type(error).__name__}: {error}")
+        report = self._checker.finish()
+        if not report.ok:
+            self.faults.append(str(report))
+        return self.faults
+
+    def _fault(self, text: str) -> None:
+        self.faults.append(text)
+
+    @property
+    def _cut(self) -> int:
+        return self._past[-1].at if self._past else START
+
+    async def _judge(self, folder: Path) -> None:
+        begun, cut = time.monotonic(), self._cut
+        clock = Clock(lambda: cut / 1000 + time.monotonic() - begun)
+
+        def damaged(damage: Damage) -> None:
+            self._fault(f"a damaged segment: {damage}")
+
+        with trio.fail_after(PATIENCE_S):
+            store = await SqliteStore.open(
+                folder / FOLDER, LIMITS, damaged=damaged, wall=clock.wall,
+                fail_stop=lambda error: self._fault(f"the store failed: {error!r}"),
+            )  # fmt: skip
+            try:
+                witness = Witness(store, "judge", self._checker.feed, clock.wall, self._past)
+                rows = self._expected(await witness.list_queues(TENANT, "", 1_000))
+                await self._serve(witness, clock, rows)
+                for row in rows:
+                    await self._dump(witness, clock, row)
+            finally:
+                await store.close()
+
+    def _expected(self, rows: list[QueueRow]) -> list[QueueRow]:
+        """The queues that must be there and can be opened."""
+        there = {row.name: row for row in rows}
+        certain: dict[str, bool | None] = {}
+        for note in self._notes:
+            certain[note.queue] = {Created: True, Deleting: None, Deleted: False}[type(note)]
+        for name, exists in certain.items():
+            if exists and (name not in there or there[name].deleting):
+                self._fault(f"queue {name} was created, and is gone")
+            if exists is False and name in there:
+                self._fault(f"queue {name} was deleted, and is there")
+        order = [*QUEUES, *sorted(there.keys() - QUEUES.keys())]
+        return [there[name] for name in order if name in there and not there[name].deleting]
+
+    # Serving
+
+    async def _serve(self, witness: Witness, clock: Clock, rows: list[QueueRow]) -> None:
+        numbers = count()
+        book = Book(self._checker.feed, clock.wall, FIRST_OP)
+        async with open_dispatcher(
+            witness, clock=clock, chance=self._rng.random, owner="judge",
+            prefix=lambda: f"judge.{next(numbers)}",
+        ) as dispatcher:  # fmt: skip
+            queues = {}
+            for row in rows:
+                try:
+                    queues[row.name] = await dispatcher.open(TENANT, row.name)
+                except PushlaneError as error:
+                    self._fault(f"queue {row.name} can't be opened: {error}")
+            if "work" in queues:
+                self._repeat(book, queues["work"])
+            for name, queue in queues.items():
+                for runner in queue.runners:
+                    Consumer(book, runner, name, f"judge-{name}", 1_000, 60_000)
+            with trio.move_on_after(SETTLE_S):
+                while not all(map(_idle, queues.values())):
+                    await trio.sleep(0.001)
+
+    def _repeat(self, book: Book, queue: OpenQueue) -> None:
+        """Publish again what was acknowledged: it must be recognised, acked meanwhile or not."""
+        asked: dict[int, history.Publish] = {}
+        done: dict[str, history.Publish] = {}
+        for event in self._past:
+            if isinstance(event, history.Publish) and (event.dedup or event.producer):
+                asked[event.op] = event
+            elif isinstance(event, history.Published) and event.op in asked:
+                done[asked[event.op].uid] = asked[event.op]
+        young = [e for e in done.values() if self._cut - e.at < LONG_MS // 2]
+        picked = young[-2:] + self._rng.sample(young, min(REPEATS, len(young)))
+        messages = [
+            Message(
+                e.uid.encode(), book.wall(), key=e.key, dedup=e.dedup, producer=e.producer,
+                producer_seq=e.producer_seq or 0,
+            )
+            for e in {e.uid: e for e in picked}.values()
+        ]  # fmt: skip
+        if messages:
+            publish(book, queue, messages)
+
+    # Looking
+
+    async def _dump(self, witness: Witness, clock: Clock, row: QueueRow) -> None:
+        tools = Tools(
+            witness.store, None, clock, Settings(), Bounds(), DEFAULTS, self._rng.random, str
+        )
+        left: dict[str, str] = {}
+        for number in range(row.config.shards):
+            key = ShardKey(row.id, number)
+            rows = await read_rows(tools, key, row.config.dedup_window_ms)
+            _, recovered = recover(rows, witness.epoch + 1)
+            for found in recovered.buckets:
+                first, lane = found.row.first, found.row.key.lane
+                seqs = [
+                    seq
+                    for low, high in found.state.settled.gaps(first, first + found.row.count - 1)
+                    for seq in range(low, high + 1)
+                ]
+                for seq, message in (await witness.messages(key, found.row.key, seqs)).items():
+                    left[make_id(*key, lane, seq)] = message.body.decode()
+        dump = history.Stored(clock.wall(), row.name, list(left), list(left.values()))
+        self._checker.feed(dump)
+
+
+def _idle(queue: OpenQueue) -> bool:
+    """Nothing is on its way, and everything that can be granted is."""
+    stats = queue.stats()
+    held = stats.reserved + stats.leased + stats.delayed + stats.retrying + stats.blocked
+    return not stats.pending and not stats.leaving and held == stats.stored
+
+
+def quiet_logs() -> None:
+    """What a dispatcher says of queues that it can't open is in the faults."""
+    logging.disable(logging.CRITICAL)

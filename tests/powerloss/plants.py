@@ -1,0 +1,110 @@
+"""Planted bugs: the test must find each of them, or it would not find the real ones.
+
+Some change the recorded process (a pragma, a missing sync, an early answer), some the disk under
+it (syncs of certain files that do nothing): to the image there is no difference between a sync
+that was forgotten and one that was ignored.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import trio
+
+from pushlane_storage.bucket import Bucket, ShardKey
+from pushlane_storage.interface import Store
+from pushlane_storage.segment import Segment
+from pushlane_storage.settlement import Settlement
+from pushlane_storage.sqlite import folder
+from tests.powerloss.disk import Lies
+
+LIES: dict[str, Lies] = {
+    "wal-unsynced": lambda path: path.endswith("-wal"),
+    "database-unsynced": lambda path: path.endswith(".db"),
+    "folders-unsynced": lambda path: "." not in path,
+}
+"""The second one is a write-ahead log that is started anew before what it held is safe."""
+
+PROCESS = (
+    "synchronous-off",
+    "synchronous-normal",
+    "no-folder-sync",
+    "early-published",
+    "early-settled",
+)
+ALL = (*PROCESS, *LIES)
+
+
+def lies_of(plant: str) -> Lies:
+    return LIES.get(plant, lambda path: False)
+
+
+@asynccontextmanager
+async def planted(plant: str) -> AsyncIterator[Callable[[Store], Store]]:
+    """Plant a bug in this process; what is yielded changes the store that is opened inside."""
+    if plant.startswith("synchronous-"):
+        _weaken(plant.removeprefix("synchronous-").upper())
+    elif plant == "no-folder-sync":
+        setattr(folder, "sync_folder", _no_sync)  # noqa: B010  (a module's function, on purpose)
+    async with trio.open_nursery() as nursery:
+
+        def change(store: Store) -> Store:
+            early = {"early-published": "append", "early-settled": "settle"}.get(plant)
+            return store if early is None else cast(Store, Early(store, nursery, early))
+
+        yield change
+
+
+def _no_sync(path: Path) -> None:
+    pass
+
+
+def _weaken(mode: str) -> None:
+    """Every connection that is made from now on asks for less than it thinks."""
+
+    class Weak(sqlite3.Connection):
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+            if sql.startswith("PRAGMA synchronous"):
+                sql = f"PRAGMA synchronous = {mode}"
+            return super().execute(sql, *parameters)
+
+    real = sqlite3.connect
+
+    def connect(*args: Any, **options: Any) -> sqlite3.Connection:
+        return real(*args, **options, factory=Weak)
+
+    sqlite3.connect = connect
+
+
+class Early:
+    """A store that says "done" before it is."""
+
+    def __init__(self, store: Store, nursery: trio.Nursery, method: str) -> None:
+        self._store = store
+        self._nursery = nursery
+        self._method = method
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
+        await self._call("append", shard, segment, opens)
+
+    async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
+        await self._call("settle", shard, rows)
+
+    async def _call(self, name: str, *args: Any) -> None:
+        call = getattr(self._store, name)
+        if name == self._method:
+            self._nursery.start_soon(self._later, call, args)
+        else:
+            await call(*args)
+
+    async def _later(self, call: Any, args: tuple[Any, ...]) -> None:
+        await trio.to_thread.run_sync(time.sleep, 0.002)
+        await call(*args)

@@ -1,0 +1,258 @@
+"""The witness: a store that passes everything on and writes the history of what became durable.
+
+It stands between the dispatcher and the real store, so it sees a write return before the
+dispatcher does: nothing that relies on the write can be in the history before it. It also sees
+what a new owner reads. Whatever that is and the history does not have yet, the predecessor did
+not live to tell: it is written when the owner's seal is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from pushlane_dispatcher.core.dedup import TRANSFER
+from pushlane_dispatcher.core.ident import make_id, parse_id
+from pushlane_dispatcher.core.recovered import Recovered
+from pushlane_dispatcher.core.recovery import ShardRows, recover
+from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
+from pushlane_storage.history import event as history
+from pushlane_storage.interface import Due, Store
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.seal import Seal
+from pushlane_storage.segment import Segment, SegmentHead
+from pushlane_storage.settlement import Settlement
+from pushlane_storage.usage import Usage
+
+Record = Callable[[history.Event], None]
+
+
+def identity(event: history.Event) -> object:
+    """What makes an event of the store the same when it is seen again; None for all others."""
+    match event:
+        case history.Void():
+            return "void", event.queue, event.id, event.fence
+        case history.Leaving():
+            return "leaving", event.queue, event.id, event.to
+        case history.Moved():
+            return "moved", event.queue, event.id, event.new_id
+        case history.Ended():
+            return "ended", event.queue, event.id
+        case _:
+            return None
+
+
+class Witness(Store):
+    def __init__(
+        self,
+        store: Store,
+        node: str,
+        record: Record,
+        wall: Callable[[], int],
+        past: Iterable[history.Event] = (),
+    ) -> None:
+        """`past`: the history before this process."""
+        self.store = store
+        self.node = node
+        self.epoch = 0
+        self.names: dict[str, str] = {}
+        """Queue id to name."""
+        self._record = record
+        self._wall = wall
+        self._known = {identity(event) for event in past}
+        self._rows: dict[ShardKey, ShardRows] = {}
+        """What was read of a shard that is opening."""
+        self._live: dict[ShardKey, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+        """Stored and not ended: shard, lane, seqs."""
+
+    def _tell(self, events: Iterable[history.Event]) -> None:
+        for event in events:
+            key = identity(event)
+            if key not in self._known:
+                if key is not None:
+                    self._known.add(key)
+                self._record(event)
+
+    def queue_of(self, shard: ShardKey) -> str:
+        return self.names[shard.queue_id]
+
+    # Owners
+
+    async def claim(self, slot: int, owner: str) -> int:
+        epoch = await self.store.claim(slot, owner)
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self._record(history.Open(self._wall(), self.node, epoch))
+        return epoch
+
+    async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
+        await self.store.write_seal(shard, seal)
+        rows = self._rows.pop(shard)
+        _, recovered = recover(rows, seal.owner)
+        await self._found(shard, rows, dict(seal.flushes), recovered)
+
+    async def _found(
+        self, shard: ShardKey, rows: ShardRows, flushes: dict[int, int], recovered: Recovered
+    ) -> None:
+        for found in recovered.buckets:
+            arrived = [
+                mark.seq
+                for mark in found.marks
+                if mark.dedup is not None and mark.dedup.startswith(TRANSFER)
+            ]
+            bodies = await self.store.messages(shard, found.row.key, arrived)
+            for seq in arrived:
+                self._tell(self._moved(shard, found.row.key.lane, seq, bodies[seq]))
+        valid = [
+            row
+            for partition in rows.settlements.values()
+            for row in partition
+            if row.n < flushes.get(row.owner, 0)
+        ]
+        for row in sorted(valid, key=lambda row: (row.owner, row.n)):
+            self._tell(self._events(shard, row))
+        for found in recovered.buckets:
+            lane, row, state = found.row.key.lane, found.row, found.state
+            purged = [s for low, high in state.gone.get("purged", ()) for s in span(low, high)]
+            self._tell(self._ended(shard, lane, purged, "purged"))
+            for low, high in state.settled.gaps(row.first, row.first + row.count - 1):
+                self._live[shard][lane].update(span(low, high))
+
+    # Writing
+
+    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
+        await self.store.append(shard, segment, opens)
+        lane = segment.bucket.lane
+        self._live[shard][lane].update(span(segment.first, segment.last))
+        for seq, message in enumerate(segment.messages, segment.first):
+            self._tell(self._moved(shard, lane, seq, message))
+
+    async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
+        await self.store.settle(shard, rows)
+        # A purge ends what the rest of its flush did not: it comes last.
+        for row in sorted(rows, key=lambda row: row.bucket == CONTROL):
+            self._tell(self._events(shard, row))
+            self._forget(shard, row)
+            for purge in row.purges:
+                live = self._live[shard][purge.lane]
+                seqs = sorted(s for s in live if s <= purge.upto and s not in purge.spared)
+                live.difference_update(seqs)
+                self._tell(self._ended(shard, purge.lane, seqs, "purged"))
+
+    def _forget(self, shard: ShardKey, row: Settlement) -> None:
+        live = self._live[shard][row.bucket.lane]
+        for low, high in [*row.acked, *((gone.low, gone.high) for gone in row.gone)]:
+            live.difference_update(span(low, high))
+
+    # Events
+
+    def _events(self, shard: ShardKey, row: Settlement) -> Iterator[history.Event]:
+        now, queue, lane = self._wall(), self.queue_of(shard), row.bucket.lane
+        for void in row.voids:
+            id = make_id(*shard, lane, void.seq)
+            yield history.Void(now, queue, id, void.fence, void.attempts, void.deliveries)
+        for leaving in row.leaving:
+            id = make_id(*shard, lane, leaving.seq)
+            yield history.Leaving(now, queue, id, leaving.cause, leaving.to)
+        for low, high in row.acked:
+            yield from self._ended(shard, lane, span(low, high), "acked")
+        for gone in row.gone:
+            how, _, cause = gone.cause.partition(":")
+            yield from self._ended(shard, lane, span(gone.low, gone.high), how, cause)
+
+    def _ended(
+        self, shard: ShardKey, lane: int, seqs: Iterable[int], how: Any, cause: str = ""
+    ) -> Iterator[history.Event]:
+        now, queue = self._wall(), self.queue_of(shard)
+        for seq in seqs:
+            yield history.Ended(now, queue, make_id(*shard, lane, seq), how, cause)
+
+    def _moved(
+        self, shard: ShardKey, lane: int, seq: int, message: Message
+    ) -> Iterator[history.Event]:
+        if message.dedup is not None and message.dedup.startswith(TRANSFER):
+            old = message.dedup.removeprefix(TRANSFER)
+            source = self.names[parse_id(old).queue_id]
+            new = make_id(*shard, lane, seq)
+            to, uid = self.queue_of(shard), message.body.decode()
+            yield history.Moved(self._wall(), source, old, to, new_id=new, uid=uid, seq=seq)
+
+    # What a new owner reads
+
+    def _reading(self, shard: ShardKey) -> ShardRows:
+        return self._rows.setdefault(shard, ShardRows([], [], {}, {}))
+
+    async def seals(self, shard: ShardKey) -> list[Seal]:
+        seals = self._reading(shard).seals = await self.store.seals(shard)
+        return seals
+
+    async def buckets(self, shard: ShardKey) -> list[Bucket]:
+        buckets = self._reading(shard).buckets = await self.store.buckets(shard)
+        return buckets
+
+    async def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
+        heads = self._reading(shard).heads[key] = await self.store.heads(shard, key)
+        return heads
+
+    async def settlements(self, shard: ShardKey, key: BucketKey) -> list[Settlement]:
+        rows = self._reading(shard).settlements[key] = await self.store.settlements(shard, key)
+        return rows
+
+    # The rest
+
+    async def create_queue(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        return self._name(await self.store.create_queue(tenant, name, config))
+
+    async def read_queue(self, tenant: str, name: str) -> QueueRow | None:
+        row = await self.store.read_queue(tenant, name)
+        return None if row is None else self._name(row)
+
+    async def list_queues(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
+        return [self._name(row) for row in await self.store.list_queues(tenant, after, limit)]
+
+    def _name(self, row: QueueRow) -> QueueRow:
+        self.names[row.id] = row.name
+        return row
+
+    async def update_queue(self, row: QueueRow, config: QueueConfig) -> QueueRow:
+        return await self.store.update_queue(row, config)
+
+    async def mark_deleting(self, row: QueueRow) -> QueueRow:
+        return await self.store.mark_deleting(row)
+
+    async def remove_queue(self, row: QueueRow) -> None:
+        await self.store.remove_queue(row)
+
+    async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
+        await self.store.mark_bucket(shard, bucket)
+
+    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
+        await self.store.drop_bucket(shard, key)
+
+    async def segments(
+        self, shard: ShardKey, key: BucketKey, start: int, limit: int
+    ) -> list[Segment]:
+        return await self.store.segments(shard, key, start, limit)
+
+    async def messages(
+        self, shard: ShardKey, key: BucketKey, seqs: Sequence[int]
+    ) -> dict[int, Message]:
+        return await self.store.messages(shard, key, seqs)
+
+    async def due(self, shard: ShardKey, start: int, end: int, limit: int) -> list[Due]:
+        return await self.store.due(shard, start, end, limit)
+
+    async def add_usage(self, usage: Sequence[Usage]) -> None:
+        await self.store.add_usage(usage)
+
+    async def usage(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
+        return await self.store.usage(tenant, first_minute, last_minute)
+
+    async def close(self) -> None:
+        await self.store.close()
+
+
+def span(low: int, high: int) -> range:
+    return range(low, high + 1)

@@ -127,7 +127,8 @@ class ShardStore(Protocol):
     ) -> list[Segment]:
         """Segments that hold seq >= start, in order, until `limit` messages are there.
 
-        At least one segment comes back when there is one; whole segments only.
+        At least one segment comes back when there is one; whole segments only. One that is
+        damaged is left out: the caller knows what is missing, and gives it up.
         """
         ...
 

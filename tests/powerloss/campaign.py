@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import shutil
+import signal
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 
 from tests.powerloss import plants
 from tests.powerloss.cuts import Cut, plan
 from tests.powerloss.damage import KINDS
-from tests.powerloss.disk import Disk, Lies
-from tests.powerloss.judge import Judge, quiet_logs
-from tests.powerloss.log import Mark, Record, marks, read_log
-from tests.powerloss.recording import record, scratch
+from tests.powerloss.disk import Disk
+from tests.powerloss.judge import Judge, Past, quiet_logs
+from tests.powerloss.log import marks, read_log
+from tests.powerloss.recording import scratch
 
 KEPT_FAILURES = 10
 """Failures with their texts; a broken store has thousands."""
+ENOUGH = 5
+"""Failures after which it is clear that something is wrong."""
+STUCK_S = 15
 
 
 class Failure(msgspec.Struct):
+    seed: int
     image: int
     text: str
 
@@ -52,77 +57,83 @@ class Outcome(msgspec.Struct):
 
 
 @contextmanager
-def workspace() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="pushlane-powerloss-", dir=scratch()))
+def workspace(within: Path | None = None) -> Iterator[Path]:
+    """A folder for what is not meant to last."""
+    folder = Path(tempfile.mkdtemp(prefix="pushlane-powerloss-", dir=within or scratch()))
     try:
         yield folder
     finally:
         shutil.rmtree(folder)
 
 
-def examine(
-    log: Path, images: int, seed: int, plant: str = "", workers: int = 2, only: int | None = None
-) -> Outcome:
-    """Make and judge the images of a log; `only` one of them."""
-    lies = plants.lies_of(plant)
+class Job(NamedTuple):
+    """A stretch of a log: a worker replays the log once, up to its end."""
+
+    log: Path
+    seed: int
+    plant: str
+    cuts: list[Cut]
+
+
+def jobs_of(log: Path, images: int, seed: int, plant: str = "", shares: int = 8) -> list[Job]:
     cuts = plan(read_log(log), images, seed)
-    if only is not None:
-        cuts = [cut for cut in cuts if cut.number == only]
-        return _work(log, cuts, seed, lies)
-    # A share is a stretch of the log: each worker replays it once, up to its end.
-    size = max(1, -(-len(cuts) // (4 * workers)))
-    shares = [cuts[low : low + size] for low in range(0, len(cuts), size)]
-    shares.reverse()  # the longest first
+    size = max(1, -(-len(cuts) // shares))
+    return [Job(log, seed, plant, cuts[low : low + size]) for low in range(0, len(cuts), size)]
+
+
+def examine(jobs: Iterable[Job], workers: int = 2, enough: int = ENOUGH) -> Outcome:
+    """Make and judge the images of all jobs, until that many failed."""
     outcome = Outcome()
-    if workers == 1:
-        for share in shares:
-            outcome.add(_work(log, share, seed, lies))
-        return outcome
-    context = multiprocessing.get_context("fork")
-    with context.Pool(workers) as pool:
-        jobs = [(str(log), share, seed, plant) for share in shares]
-        for done in pool.imap_unordered(_job, jobs):
+    context = multiprocessing.get_context("spawn")
+    # Each job has a process of its own: whatever hangs or leaks there ends with it.
+    with context.Pool(workers, maxtasksperchild=1) as pool:
+        for done in pool.imap_unordered(work, jobs):
             outcome.add(done)
+            if outcome.failed >= enough:
+                break
     return outcome
 
 
-def _job(job: tuple[str, list[Cut], int, str]) -> Outcome:
-    log, cuts, seed, plant = job
-    return _work(Path(log), cuts, seed, plants.lies_of(plant))
-
-
-def _work(log: Path, cuts: Iterable[Cut], seed: int, lies: Lies) -> Outcome:
+def work(job: Job) -> Outcome:
     quiet_logs()
-    records = read_log(log)
-    outcome, disk, fed = Outcome(), Disk(lies), 0
-    told = list(marks(records))
-    past: list[Mark] = []
-    with workspace() as folder:
-        for cut in cuts:
-            for record_ in records[fed : cut.place]:
-                disk.feed(record_)
+    signal.signal(signal.SIGALRM, _stuck)
+    records = read_log(job.log)
+    outcome, disk, fed = Outcome(), Disk(plants.lies_of(job.plant)), 0
+    told, past = deque(marks(records)), Past()
+    with workspace(job.log.parent) as folder:
+        for cut in job.cuts:
+            for record in records[fed : cut.place]:
+                disk.feed(record)
             fed = cut.place
-            while len(past) < len(told) and told[len(past)][0] < cut.place:
-                past.append(told[len(past)][1])
-            _judge(disk, cut, past, seed, folder, outcome)
+            while told and told[0][0] < cut.place:
+                past.add(told.popleft()[1])
+            _judge(disk, cut, past, job.seed, folder, outcome)
+            if outcome.failed >= ENOUGH:
+                break
     return outcome
 
 
-def _judge(
-    disk: Disk, cut: Cut, past: list[Mark], seed: int, folder: Path, outcome: Outcome
-) -> None:
+class Stuck(Exception):
+    """An image took far too long: a thread of the store does not come to an end."""
+
+
+def _stuck(*_: object) -> None:
+    raise Stuck(f"an image took more than {STUCK_S} s")
+
+
+def _judge(disk: Disk, cut: Cut, past: Past, seed: int, folder: Path, outcome: Outcome) -> None:
     rng = Random(f"image/{seed}/{cut.number}")
     place = folder / str(cut.number)
     write_image(disk.image(KINDS[cut.damage](rng)), place)
+    signal.alarm(STUCK_S)
     faults = Judge(past, rng).run(place)
+    signal.alarm(0)
     shutil.rmtree(place)
     damage = cut.damage if disk.pending else "nothing pending"
-    outcome.add(
-        Outcome(1, {cut.kind: 1}, {damage: 1}, not disk.pending, bool(faults), [])
-    )
+    outcome.add(Outcome(1, {cut.kind: 1}, {damage: 1}, not disk.pending, bool(faults), []))
     if faults:
-        head = f"image {cut.number}: cut {cut.kind} (place {cut.place}), {cut.damage}"
-        outcome.failures.append(Failure(cut.number, "\n".join([head, *faults])))
+        head = f"seed {seed}, image {cut.number}: cut {cut.kind} (place {cut.place}), {cut.damage}"
+        outcome.failures.append(Failure(seed, cut.number, "\n".join([head, *faults])))
 
 
 def write_image(image: dict[str, bytes | None], folder: Path) -> None:

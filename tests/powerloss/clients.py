@@ -177,9 +177,7 @@ class Consumer:
         sub, book = self.sub, self.book
         ops = {n: book.op() for n in numbers}
         for n, op in ops.items():
-            book.record(
-                history.Settle(book.wall(), op, kind, f"{sub.prefix}.{n}", self.session)
-            )
+            book.record(history.Settle(book.wall(), op, kind, f"{sub.prefix}.{n}", self.session))
 
         def answered(ticket: SettleTicket, error: PushlaneError | None) -> None:
             self.unanswered -= 1

@@ -24,17 +24,21 @@ class Cut(NamedTuple):
 
 
 def plan(records: list[Record], images: int, seed: int) -> list[Cut]:
-    """Cuts by place. Every sync comes first, however many images were asked for."""
+    """Cuts by place: both sides of every sync, then others until there are enough.
+
+    When that is more than was asked for, some of them at random.
+    """
     rng = Random(f"cuts/{seed}")
     ends = [i for i, record in enumerate(records) if record.kind is Kind.SYNC_END]
     places = [(i, "before a sync") for i in ends] + [(i + 1, "after a sync") for i in ends]
-    if images < 0: rng.shuffle(places); del places[-images:]
     answers = _answers(records)
     while len(places) < images:
         if answers and rng.random() < 0.5:
             places.append((rng.choice(answers) + 1, "after an answer"))
         else:
             places.append((rng.randint(1, len(records)), "between"))
+    rng.shuffle(places)
+    del places[images:]
     cuts = [Cut(n, place, kind, choose(rng)) for n, (place, kind) in enumerate(places)]
     return sorted(cuts, key=lambda cut: cut.place)
 

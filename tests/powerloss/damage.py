@@ -7,6 +7,7 @@ That is what SQLite calls powersafe overwrite, and what every disk of this centu
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 from typing import TypeVar
 
@@ -20,7 +21,7 @@ C = TypeVar("C")
 class Lost:
     """Nothing that was not synced is there."""
 
-    def changes(self, pending: list[Change], durable: bytes) -> list[Change]:
+    def changes(self, pending: list[Change]) -> list[Change]:
         return []
 
     def names(self, pending: list[Names]) -> list[Names]:
@@ -30,7 +31,7 @@ class Lost:
 class Kept:
     """Everything is there, synced or not: what a killed process leaves."""
 
-    def changes(self, pending: list[Change], durable: bytes) -> list[Change]:
+    def changes(self, pending: list[Change]) -> list[Change]:
         return list(pending)
 
     def names(self, pending: list[Names]) -> list[Names]:
@@ -43,7 +44,7 @@ class Torn:
     def __init__(self, rng: Random) -> None:
         self._rng = rng
 
-    def changes(self, pending: list[Change], durable: bytes) -> list[Change]:
+    def changes(self, pending: list[Change]) -> list[Change]:
         if not pending:
             return []
         last = self._rng.randrange(len(pending))
@@ -60,7 +61,7 @@ class Reordered:
         self._rng = rng
         self._chance = rng.choice((0.05, 0.5, 0.95))
 
-    def changes(self, pending: list[Change], durable: bytes) -> list[Change]:
+    def changes(self, pending: list[Change]) -> list[Change]:
         kept: list[Change] = []
         for change in self._some(pending):
             kept += _tear(self._rng, change) if self._rng.random() < 0.1 else [change]
@@ -79,7 +80,7 @@ class Swapped:
     def __init__(self, rng: Random) -> None:
         self._data = rng.random() < 0.7
 
-    def changes(self, pending: list[Change], durable: bytes) -> list[Change]:
+    def changes(self, pending: list[Change]) -> list[Change]:
         return list(pending) if self._data else []
 
     def names(self, pending: list[Names]) -> list[Names]:
@@ -118,7 +119,7 @@ def _pieces(rng: Random, write: Write, size: int) -> list[Change]:
     cuts = [write.offset, *range(write.offset // size * size + size, end, size), end]
     pieces: list[Change] = [
         Write(low, write.data[low - write.offset : high - write.offset])
-        for low, high in zip(cuts, cuts[1:], strict=False)
+        for low, high in pairwise(cuts)
         if rng.random() < 0.5
     ]
     rng.shuffle(pieces)

@@ -96,7 +96,7 @@ def rename(names: dict[str, int], change: Names) -> None:
 class Damage(Protocol):
     """What becomes of pending changes."""
 
-    def changes(self, pending: list[Change], durable: bytes) -> list[Change]:
+    def changes(self, pending: list[Change]) -> list[Change]:
         """Those that reached the disk, in the order in which they are to be applied."""
         ...
 
@@ -199,6 +199,6 @@ class Disk:
                 self._collect(child, f"{path}/{name}" if path else name, damage, image)
         else:
             content = bytearray(node.durable)
-            for kept in damage.changes(node.pending, content):
+            for kept in damage.changes(node.pending):
                 apply(content, kept)
             image[path] = bytes(content)

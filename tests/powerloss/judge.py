@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -36,23 +35,48 @@ from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.sqlite.store import SqliteStore
 from tests.powerloss.clients import Book, Consumer, publish
-from tests.powerloss.log import Created, Deleted, Deleting, Mark
-from tests.powerloss.witness import Witness
-from tests.powerloss.workload import FOLDER, LONG_MS, QUEUES, START, TENANT, unanswered
+from tests.powerloss.log import Created, Deleted, Deleting, Mark, Note
+from tests.powerloss.witness import Witness, identity
+from tests.powerloss.workload import (
+    FOLDER,
+    LONG_MS,
+    QUEUES,
+    START,
+    STEPS_OF,
+    TENANT,
+    unanswered,
+)
 
 LIMITS = Limits(reserve_bytes=0, readers=1)
 FIRST_OP = 1_000_000_000
 REPEATS = 6
-PATIENCE_S = 20.0
-SETTLE_S = 2.0
+PATIENCE_S = 10.0
+SETTLE_S = 1.0
+
+
+class Past:
+    """What was said before the cut. It grows with the cuts of one log."""
+
+    def __init__(self) -> None:
+        self.events: list[history.Event] = []
+        self.notes: list[Note] = []
+        self.known: set[object] = set()
+
+    def add(self, mark: Mark) -> None:
+        if isinstance(mark, history.Event):
+            self.events.append(mark)
+            self.known.add(identity(mark))
+        else:
+            self.notes.append(mark)
 
 
 class Judge:
     """One image, one judgement: what is wrong with it, in words."""
 
-    def __init__(self, past: Iterable[Mark], rng: Random) -> None:
-        self._past = [mark for mark in past if isinstance(mark, history.Event)]
-        self._notes = [mark for mark in past if not isinstance(mark, history.Event)]
+    def __init__(self, past: Past, rng: Random) -> None:
+        self._past = past.events
+        self._notes = past.notes
+        self._known = past.known
         self._rng = rng
         self._checker = Checker()
         self.faults: list[str] = []
@@ -85,19 +109,27 @@ class Judge:
         def damaged(damage: Damage) -> None:
             self._fault(f"a damaged segment: {damage}")
 
-        with trio.fail_after(PATIENCE_S):
+        token = trio.lowlevel.current_trio_token()
+
+        def fail_stop(error: BaseException) -> None:
+            self._fault(f"the store failed: {error!r}")
+            token.run_sync_soon(scope.cancel)  # a real process would be over now
+
+        with trio.move_on_after(PATIENCE_S) as scope:
             store = await SqliteStore.open(
-                folder / FOLDER, LIMITS, damaged=damaged, wall=clock.wall,
-                fail_stop=lambda error: self._fault(f"the store failed: {error!r}"),
+                folder / FOLDER, LIMITS, damaged=damaged, wall=clock.wall, fail_stop=fail_stop,
+                steps=STEPS_OF[-1],
             )  # fmt: skip
             try:
-                witness = Witness(store, "judge", self._checker.feed, clock.wall, self._past)
+                witness = Witness(store, "judge", self._checker.feed, clock.wall, self._known)
                 rows = self._expected(await witness.list_queues(TENANT, "", 1_000))
                 await self._serve(witness, clock, rows)
                 for row in rows:
                     await self._dump(witness, clock, row)
             finally:
                 await store.close()
+        if scope.cancelled_caught and not self.faults:
+            self._fault(f"not done after {PATIENCE_S} s")
 
     def _expected(self, rows: list[QueueRow]) -> list[QueueRow]:
         """The queues that must be there and can be opened."""
@@ -134,7 +166,7 @@ class Judge:
                 for runner in queue.runners:
                     Consumer(book, runner, name, f"judge-{name}", 1_000, 60_000)
             with trio.move_on_after(SETTLE_S):
-                while not all(map(_idle, queues.values())):
+                while not all(map(_idle, queues.values())):  # noqa: ASYNC110  (nobody tells us)
                     await trio.sleep(0.001)
 
     def _repeat(self, book: Book, queue: OpenQueue) -> None:

@@ -78,7 +78,7 @@ def _weaken(mode: str) -> None:
     def connect(*args: Any, **options: Any) -> sqlite3.Connection:
         return real(*args, **options, factory=Weak)
 
-    sqlite3.connect = connect
+    setattr(sqlite3, "connect", connect)  # noqa: B010
 
 
 class Early:

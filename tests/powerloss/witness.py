@@ -51,9 +51,9 @@ class Witness(Store):
         node: str,
         record: Record,
         wall: Callable[[], int],
-        past: Iterable[history.Event] = (),
+        known: Iterable[object] = (),
     ) -> None:
-        """`past`: the history before this process."""
+        """`known`: the identities of what the history has before this process."""
         self.store = store
         self.node = node
         self.epoch = 0
@@ -61,7 +61,7 @@ class Witness(Store):
         """Queue id to name."""
         self._record = record
         self._wall = wall
-        self._known = {identity(event) for event in past}
+        self._known = set(known)
         self._rows: dict[ShardKey, ShardRows] = {}
         """What was read of a shard that is opening."""
         self._live: dict[ShardKey, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
@@ -114,10 +114,10 @@ class Witness(Store):
         for row in sorted(valid, key=lambda row: (row.owner, row.n)):
             self._tell(self._events(shard, row))
         for found in recovered.buckets:
-            lane, row, state = found.row.key.lane, found.row, found.state
+            lane, first, state = found.row.key.lane, found.row.first, found.state
             purged = [s for low, high in state.gone.get("purged", ()) for s in span(low, high)]
             self._tell(self._ended(shard, lane, purged, "purged"))
-            for low, high in state.settled.gaps(row.first, row.first + row.count - 1):
+            for low, high in state.settled.gaps(first, first + found.row.count - 1):
                 self._live[shard][lane].update(span(low, high))
 
     # Writing

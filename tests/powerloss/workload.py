@@ -2,16 +2,20 @@
 
 `python -m tests.powerloss.workload FOLDER --seed N --life K`, under the recorder. A run has
 several lives, each a process: some end in good order, some in the middle of whatever they do, and
-the next one finds what is left. The clock is trio's mock clock, moved by hand; the store's threads
-know nothing of it.
+the next one finds what is left. The second one migrates the folder. The clock is trio's mock clock,
+moved by hand; the store's threads know nothing of it.
+
+A backup, once the store has one, belongs into `rounds`: into a folder of its own below the watched
+one, so that its files and syncs are recorded, too, with a mark when it is confirmed.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -29,16 +33,17 @@ from pushlane_storage.interface import Store
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.limits import Limits
+from pushlane_storage.sqlite.schema import STEPS, Step
 from pushlane_storage.sqlite.store import SqliteStore
 from tests.powerloss import plants
 from tests.powerloss.clients import Book, Consumer, publish
 from tests.powerloss.log import Created, Deleted, Deleting, Mark, Marker, marks, read_log
-from tests.powerloss.witness import Witness
+from tests.powerloss.witness import Witness, identity
 
 START = 1_700_000_000_000
 TENANT = "default"
 FOLDER = "store"
-STEPS = 45
+ROUNDS = 26
 KILLED = 7
 """How a life ends that does not end in good order."""
 
@@ -67,7 +72,7 @@ QUEUES: dict[str, QueueConfig] = {
 
 BOUNDS = Bounds(
     window_messages=40, page_messages=8, segment_messages=6, flushes=3, bucket_ms=2_000,
-    bucket_messages=12, checkpoint_rows=3, horizon_ms=500, transfer_retry_ms=50,
+    bucket_messages=20, checkpoint_rows=3, horizon_ms=500, transfer_retry_ms=50,
     expiry_sweep_ms=50, steal_ms=200,
 )  # fmt: skip
 """Small, so that buckets roll, drain and are dropped, and logs are folded, all within seconds."""
@@ -78,6 +83,16 @@ LIMITS = Limits(
     idle_ms=2, tidy_ms=20,
 )  # fmt: skip
 """Small for the same reason: the log of the database is copied and started anew often."""
+
+
+def _next_version(connection: sqlite3.Connection) -> None:
+    """A migration like those to come: a new table, filled from an old one."""
+    connection.execute("CREATE TABLE migrated AS SELECT * FROM segment")
+    connection.execute("CREATE INDEX migrated_bucket ON migrated (bucket)")
+
+
+STEPS_OF: tuple[Sequence[Step], ...] = (STEPS, (*STEPS, _next_version))
+"""The migrations that the first life knows, and all others: the second one migrates the folder."""
 
 
 class Run:
@@ -101,16 +116,22 @@ class Run:
             if self.life == 0:
                 mark(Created(name))
             self.queues[name] = await self.dispatcher.open(TENANT, name)
-        for name, options in (
-            ("work", {"credit": 6}),
-            ("work", {"credit": 3, "explicit": True}),
-            ("work.dead", {"credit": 1}),
-            ("fast", {"credit": 12}),
-            ("once", {"credit": 4, "ack_none": True}),
-        ):
-            for runner in self.queues[name].runners:
-                session = f"s{self.life}.{len(self.consumers)}"
-                self.consumers.append(Consumer(self.book, runner, name, session, **options))
+        self._attach("work", credit=6)
+        self._attach("work", credit=3, explicit=True)
+        self._attach("work.dead", credit=1)
+        self._attach("fast", credit=12)
+        self._attach("once", credit=4, ack_none=True)
+
+    def _attach(
+        self, name: str, credit: int, explicit: bool = False, ack_none: bool = False
+    ) -> None:
+        for runner in self.queues[name].runners:
+            session = f"s{self.life}.{len(self.consumers)}"
+            self.consumers.append(
+                Consumer(
+                    self.book, runner, name, session, credit, explicit=explicit, ack_none=ack_none
+                )
+            )
 
     def step(self) -> None:
         draw = self.rng.random
@@ -208,8 +229,8 @@ async def live(folder: Path, seed: int, life: int, plant: str, log: Path) -> Non
         for event in unanswered(past, clock.wall()):
             mark(event)
     numbers = count()
-    async with open_store(folder, rng, plant) as store:
-        witness = Witness(store, node, mark, clock.wall, past)
+    async with open_store(folder, rng, plant, STEPS_OF[min(life, 1)]) as store:
+        witness = Witness(store, node, mark, clock.wall, map(identity, past))
         async with open_dispatcher(
             witness, clock=clock, bounds=BOUNDS, chance=rng.random, owner=node,
             prefix=lambda: f"r{life}.{next(numbers)}",
@@ -222,19 +243,19 @@ async def live(folder: Path, seed: int, life: int, plant: str, log: Path) -> Non
                 await witness.list_queues(TENANT, "", 1_000)
             run = Run(life, rng, book, dispatcher)
             await run.open(mark)
-            await steps(run, mark)
+            await rounds(run, mark)
             if rng.random() < 0.5:
                 os._exit(KILLED)
             await run.quiet()
         mark(history.Crash(clock.wall(), node, clean=True))
 
 
-async def steps(run: Run, mark: Callable[[Mark], None]) -> None:
+async def rounds(run: Run, mark: Callable[[Mark], None]) -> None:
     clock = trio.lowlevel.current_clock()
     assert isinstance(clock, MockClock)
-    for number in range(STEPS):
+    for number in range(ROUNDS):
         run.step()
-        if number in (STEPS // 3, 2 * STEPS // 3):
+        if number in (ROUNDS // 3, 2 * ROUNDS // 3):
             await run.temporary(mark, f"temporary{run.life}.{number}")
         await real_sleep(run.rng.choice((0.0002, 0.001, 0.003)))
         clock.jump(run.rng.choice((0.001, 0.02, 0.1, 0.4)))
@@ -283,9 +304,11 @@ def unanswered(past: list[history.Event], now: int) -> list[history.Event]:
 
 
 @asynccontextmanager
-async def open_store(folder: Path, rng: Random, plant: str) -> AsyncIterator[Store]:
+async def open_store(
+    folder: Path, rng: Random, plant: str, migrations: Sequence[Step]
+) -> AsyncIterator[Store]:
     async with plants.planted(plant) as change:
-        store = await SqliteStore.open(folder, LIMITS, randbytes=rng.randbytes)
+        store = await SqliteStore.open(folder, LIMITS, randbytes=rng.randbytes, steps=migrations)
         yield change(store)
         await store.close()
 

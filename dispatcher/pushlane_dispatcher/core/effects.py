@@ -146,14 +146,15 @@ class Drop(Effect):
 
 
 class Page(Effect):
-    """Read segments of a lane from `start` on; answer `paged`."""
+    """Read a bucket's segments from `start` on; answer `paged`. All up to `last` is stored."""
 
-    __slots__ = ("bucket", "lane", "limit", "start")
+    __slots__ = ("bucket", "lane", "last", "limit", "start")
 
-    def __init__(self, lane: Lane, bucket: BucketKey, start: int, limit: int) -> None:
+    def __init__(self, lane: Lane, bucket: BucketKey, start: int, last: int, limit: int) -> None:
         self.lane = lane
         self.bucket = bucket
         self.start = start
+        self.last = last
         self.limit = limit
 
 

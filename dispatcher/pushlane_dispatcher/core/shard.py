@@ -327,7 +327,9 @@ class Shard:
     # Reading
 
     def paged(self, page: Page, segments: Iterable[Segment], now: int) -> None:
-        self.window.paged(page, segments, now, now + self.offset)
+        missing = self.window.paged(page, segments, now, now + self.offset)
+        for entry in self.window.missing(page.lane, missing, now):
+            self.verdicts.damaged(entry, now)
 
     def fetched(self, fetch: Fetch, messages: dict[int, Message], now: int) -> None:
         damaged = self.window.fetched(fetch, messages)

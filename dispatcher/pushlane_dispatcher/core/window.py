@@ -20,6 +20,7 @@ from pushlane_dispatcher.core.lane import Lane, LiveBucket
 from pushlane_dispatcher.core.life import PURGEABLE, WAITING, Event, Life, State
 from pushlane_storage.interface import Due
 from pushlane_storage.message import MESSAGE_OVERHEAD, Message, size_of
+from pushlane_storage.ranges import Range
 from pushlane_storage.segment import Segment
 from pushlane_storage.settlement import Void
 
@@ -129,7 +130,7 @@ class Window:
                 limit = min(
                     self._bounds.page_messages, self._bounds.window_messages - self.resident
                 )
-                self._effects.append(Page(lane, bucket.key, lane.cursor, limit))
+                self._effects.append(Page(lane, bucket.key, lane.cursor, bucket.last, limit))
 
     def _next_unsettled(self, lane: Lane) -> LiveBucket | None:
         """Move the cursor to the next unsettled message; its bucket, or None at the end."""
@@ -143,20 +144,49 @@ class Window:
         lane.cursor = lane.stored
         return None
 
-    def paged(self, page: Page, segments: Iterable[Segment], now: int, wall: int) -> None:
-        """What the store had. The cursor may have moved on (a purge); the rest is backlog."""
+    def paged(self, page: Page, segments: Iterable[Segment], now: int, wall: int) -> list[Range]:
+        """What the store had. The cursor may have moved on (a purge); the rest is backlog.
+
+        Answers what the store should have had and has not: it is damaged.
+        """
         lane = page.lane
         lane.paging = False
         bucket = lane.bucket_of(page.start)
+        if bucket is None:
+            return []
+        missing: list[Range] = []
+        count = 0
         for segment in segments:
-            if bucket is None or not self._room():
-                return
-            if segment.first > bucket.last:  # beyond a seal
-                return
+            if segment.first > page.last:
+                break
+            if not self._room():
+                return missing
+            count += len(segment.messages)
+            if segment.first > lane.cursor:
+                missing.append((lane.cursor, segment.first - 1))
             skip = max(0, lane.cursor - segment.first)
             messages = segment.messages[skip : bucket.last - segment.first + 1]
             if messages:
                 self._admit(lane, segment.first + skip, messages, bucket, now, wall)
+        if count < page.limit and lane.cursor <= page.last:
+            missing.append((lane.cursor, page.last))
+            lane.cursor = page.last + 1
+        return missing
+
+    def missing(self, lane: Lane, ranges: list[Range], now: int) -> list[Entry]:
+        """Bare positions of unsettled messages that the store has lost."""
+        lost = []
+        for low, high in ranges:
+            bucket = lane.bucket_of(low)
+            assert bucket is not None  # it was just paged
+            for first, last in bucket.state.settled.gaps(low, high):
+                for seq in range(first, last + 1):
+                    if seq not in lane.entries:
+                        entry = Entry(seq, lane, None, MESSAGE_OVERHEAD, State.READY, now)
+                        lane.entries[seq] = entry
+                        lost.append(entry)
+        self._life.born(State.READY, len(lost))
+        return lost
 
     def _admit(
         self,

@@ -8,7 +8,7 @@ the shard away and opens the next one from the tables. After every step the inva
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,7 +26,6 @@ from pushlane_dispatcher.core.effects import (
     Page,
     Published,
     PublishTicket,
-    Receipts,
     Remember,
     Run,
     Schedule,
@@ -48,6 +47,7 @@ from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment
 from pushlane_storage.slot import slot_of
+from tests.dispatcher.core.consumer import Consumer, got
 from tests.dispatcher.core.invariants import check
 
 OFFSET = 1_000_000_000_000
@@ -55,21 +55,6 @@ OFFSET = 1_000_000_000_000
 
 LANE = 4
 E = TypeVar("E", bound=Effect)
-
-
-class Got(NamedTuple):
-    """One delivered message."""
-
-    body: str
-    n: int
-    lane: int
-    seq: int
-    attempt: int
-    deliveries: int
-    fence: int
-    deadline: int
-    started: bool
-    again: bool
 
 
 class Rig:
@@ -417,122 +402,7 @@ class Rig:
         return self.tables.due(self.key, 0, 1 << 62, 1_000_000)
 
 
-class Consumer:
-    """Somebody behind a subscription, who remembers what came."""
-
-    def __init__(self, rig: Rig, subscription: Subscription) -> None:
-        self.rig = rig
-        self.sub = subscription
-        self.inbox: list[Got] = []
-        self.frames = 0
-
-    @property
-    def bodies(self) -> list[str]:
-        return [got.body for got in self.inbox]
-
-    @property
-    def numbers(self) -> list[int]:
-        return [got.n for got in self.inbox]
-
-    def take(self) -> list[str]:
-        """What came since the last look."""
-        bodies, self.inbox = self.bodies, []
-        return bodies
-
-    def runs(self, numbers: Sequence[int]) -> list[Receipts]:
-        return [(self.sub.prefix, n, n) for n in numbers]
-
-    def ack(self, *numbers: int, generation: int | None = None) -> SettleTicket:
-        return self.ack_runs(self.runs(numbers), generation)
-
-    def ack_runs(self, runs: list[Receipts], generation: int | None = None) -> SettleTicket:
-        ticket = SettleTicket()
-        self.rig.shard.ack(self.sub, self._generation(generation), runs, ticket, self.rig.now)
-        self.rig.run()
-        return ticket
-
-    def nack(
-        self,
-        *numbers: int,
-        delay_ms: int | None = None,
-        error: str | None = None,
-        dead: bool = False,
-        generation: int | None = None,
-    ) -> SettleTicket:
-        ticket = SettleTicket()
-        self.rig.shard.nack(
-            self.sub,
-            self._generation(generation),
-            self.runs(numbers),
-            ticket,
-            self.rig.now,
-            delay_ms=delay_ms,
-            error=error,
-            dead=dead,
-        )
-        self.rig.run()
-        return ticket
-
-    def start(self, *numbers: int, generation: int | None = None) -> SettleTicket:
-        ticket = SettleTicket()
-        self.rig.shard.start(
-            self.sub, self._generation(generation), self.runs(numbers), ticket, self.rig.now
-        )
-        self.rig.run()
-        return ticket
-
-    def extend(self, lease_ms: int, *numbers: int, generation: int | None = None) -> SettleTicket:
-        ticket = SettleTicket()
-        runs = self.runs(numbers)
-        self.rig.shard.extend(
-            self.sub, self._generation(generation), runs, lease_ms, ticket, self.rig.now
-        )
-        self.rig.run()
-        return ticket
-
-    def credit(self, credit: int) -> None:
-        self.rig.shard.credit(self.sub, credit)
-        self.rig.run()
-
-    def detach(self, resume_ms: int = 30_000) -> None:
-        self.rig.shard.detach(self.sub, resume_ms, self.rig.now)
-        self.rig.run()
-
-    def resume(self, *held: int) -> list[Receipts]:
-        return self.resume_runs(self.runs(held))
-
-    def resume_runs(self, held: list[Receipts]) -> list[Receipts]:
-        lost = self.rig.shard.resume(self.sub, held, self.rig.now)
-        self.rig.run()
-        return lost
-
-    def unsubscribe(self) -> None:
-        self.rig.shard.unsubscribe(self.sub, self.rig.now)
-        self.rig.run()
-
-    def end(self) -> None:
-        self.rig.shard.end(self.sub, self.rig.now)
-        self.rig.run()
-
-    def _generation(self, generation: int | None) -> int:
-        return self.sub.generation if generation is None else generation
-
-
-def got(deliver: Deliver) -> list[Got]:
-    """The messages of a delivery, one by one."""
-    return [
-        Got(
-            message.body.decode(),
-            run.n + index,
-            run.lane,
-            run.seq + index,
-            run.attempt,
-            run.deliveries,
-            run.fence,
-            run.deadline,
-            run.started,
-            deliver.again,
-        )
-        for run in deliver.runs
-        for index, message in enumerate(run.messages)
-    ]
+def prompt(bounds: Bounds | None = None, *, cached: bool = False) -> Rig:
+    """A rig whose backoffs are over at once."""
+    config = QueueConfig(backoff_base_ms=1, consumer_backoff_base_ms=1, consumer_backoff_max_ms=1)
+    return Rig(config, bounds, cached=cached)

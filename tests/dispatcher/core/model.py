@@ -10,7 +10,8 @@ from typing import Any
 
 from pushlane_dispatcher.core.effects import Append, Deliver, Effect, Settle, Transfer
 from pushlane_storage.settlement import Settlement
-from tests.dispatcher.core.harness import Got, Rig, got
+from tests.dispatcher.core.consumer import Got, got
+from tests.dispatcher.core.harness import Rig
 
 Place = tuple[int, int]
 """Lane and seq."""

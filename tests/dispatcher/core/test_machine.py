@@ -30,7 +30,8 @@ from pushlane_dispatcher.core.effects import (
     Transfer,
 )
 from pushlane_storage.queue import QueueConfig
-from tests.dispatcher.core.harness import LANE, Consumer
+from tests.dispatcher.core.consumer import Consumer
+from tests.dispatcher.core.harness import LANE
 from tests.dispatcher.core.model import Known, ModelRig
 
 T = TypeVar("T")

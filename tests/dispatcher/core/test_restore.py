@@ -5,7 +5,8 @@ import pytest
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Settle
 from pushlane_storage.queue import QueueConfig
-from tests.dispatcher.core.harness import Consumer, Rig
+from tests.dispatcher.core.consumer import Consumer, flat
+from tests.dispatcher.core.harness import Rig
 
 PROMPT = QueueConfig(backoff_base_ms=1, consumer_backoff_base_ms=1)
 
@@ -13,10 +14,6 @@ PROMPT = QueueConfig(backoff_base_ms=1, consumer_backoff_base_ms=1)
 def back(rig: Rig, consumer: Consumer) -> Consumer:
     """The same client with the new owner, before it resumed."""
     return rig.adopt(rig.shard.consumers.subscriptions[consumer.sub.prefix])
-
-
-def flat(runs: list[tuple[str, int, int]]) -> list[int]:
-    return [n for _, low, high in runs for n in range(low, high + 1)]
 
 
 # Leases in the cache

@@ -5,7 +5,8 @@ import pytest
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Settle
 from pushlane_storage.queue import QueueConfig
-from tests.dispatcher.core.harness import Got, Rig
+from tests.dispatcher.core.consumer import Got
+from tests.dispatcher.core.harness import Rig
 
 
 def causes(rig: Rig) -> list[tuple[str, int, str | None]]:

@@ -1,0 +1,153 @@
+"""A consumer: somebody behind a subscription, who remembers what came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from pushlane_dispatcher.core.effects import Deliver, Receipts, SettleTicket
+from pushlane_dispatcher.core.subscription import Subscription
+
+if TYPE_CHECKING:
+    from tests.dispatcher.core.harness import Rig
+
+
+class Got(NamedTuple):
+    """One delivered message."""
+
+    body: str
+    n: int
+    lane: int
+    seq: int
+    attempt: int
+    deliveries: int
+    fence: int
+    deadline: int
+    started: bool
+    again: bool
+
+
+def got(deliver: Deliver) -> list[Got]:
+    """The messages of a delivery, one by one."""
+    return [
+        Got(
+            message.body.decode(),
+            run.n + index,
+            run.lane,
+            run.seq + index,
+            run.attempt,
+            run.deliveries,
+            run.fence,
+            run.deadline,
+            run.started,
+            deliver.again,
+        )
+        for run in deliver.runs
+        for index, message in enumerate(run.messages)
+    ]
+
+
+def flat(runs: Sequence[Receipts]) -> list[int]:
+    """The numbers of receipts, one by one."""
+    return [n for _, low, high in runs for n in range(low, high + 1)]
+
+
+class Consumer:
+    """Somebody behind a subscription, who remembers what came."""
+
+    def __init__(self, rig: Rig, subscription: Subscription) -> None:
+        self.rig = rig
+        self.sub = subscription
+        self.inbox: list[Got] = []
+        self.frames = 0
+
+    @property
+    def bodies(self) -> list[str]:
+        return [got.body for got in self.inbox]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [got.n for got in self.inbox]
+
+    def take(self) -> list[str]:
+        """What came since the last look."""
+        bodies, self.inbox = self.bodies, []
+        return bodies
+
+    def runs(self, numbers: Sequence[int]) -> list[Receipts]:
+        return [(self.sub.prefix, n, n) for n in numbers]
+
+    def ack(self, *numbers: int, generation: int | None = None) -> SettleTicket:
+        return self.ack_runs(self.runs(numbers), generation)
+
+    def ack_runs(self, runs: list[Receipts], generation: int | None = None) -> SettleTicket:
+        ticket = SettleTicket()
+        self.rig.shard.ack(self.sub, self._generation(generation), runs, ticket, self.rig.now)
+        self.rig.run()
+        return ticket
+
+    def nack(
+        self,
+        *numbers: int,
+        delay_ms: int | None = None,
+        error: str | None = None,
+        dead: bool = False,
+        generation: int | None = None,
+    ) -> SettleTicket:
+        ticket = SettleTicket()
+        self.rig.shard.nack(
+            self.sub,
+            self._generation(generation),
+            self.runs(numbers),
+            ticket,
+            self.rig.now,
+            delay_ms=delay_ms,
+            error=error,
+            dead=dead,
+        )
+        self.rig.run()
+        return ticket
+
+    def start(self, *numbers: int, generation: int | None = None) -> SettleTicket:
+        ticket = SettleTicket()
+        self.rig.shard.start(
+            self.sub, self._generation(generation), self.runs(numbers), ticket, self.rig.now
+        )
+        self.rig.run()
+        return ticket
+
+    def extend(self, lease_ms: int, *numbers: int, generation: int | None = None) -> SettleTicket:
+        ticket = SettleTicket()
+        runs = self.runs(numbers)
+        self.rig.shard.extend(
+            self.sub, self._generation(generation), runs, lease_ms, ticket, self.rig.now
+        )
+        self.rig.run()
+        return ticket
+
+    def credit(self, credit: int) -> None:
+        self.rig.shard.credit(self.sub, credit)
+        self.rig.run()
+
+    def detach(self, resume_ms: int = 30_000) -> None:
+        self.rig.shard.detach(self.sub, resume_ms, self.rig.now)
+        self.rig.run()
+
+    def resume(self, *held: int) -> list[Receipts]:
+        return self.resume_runs(self.runs(held))
+
+    def resume_runs(self, held: list[Receipts]) -> list[Receipts]:
+        lost = self.rig.shard.resume(self.sub, held, self.rig.now)
+        self.rig.run()
+        return lost
+
+    def unsubscribe(self) -> None:
+        self.rig.shard.unsubscribe(self.sub, self.rig.now)
+        self.rig.run()
+
+    def end(self) -> None:
+        self.rig.shard.end(self.sub, self.rig.now)
+        self.rig.run()
+
+    def _generation(self, generation: int | None) -> int:
+        return self.sub.generation if generation is None else generation

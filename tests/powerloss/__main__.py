@@ -76,7 +76,8 @@ def record_all(folder: Path, args: argparse.Namespace) -> dict[int, Path]:
         place.mkdir()
         plant = args.plant if args.plant in plants.PROCESS else ""
         syncs = sum(line.kind is Kind.SYNC_END for line in record(place, seed, plant))
-        print(f"recording {seed}: {syncs} syncs", flush=True)
+        all_of = "all" if 2 * syncs <= -(-args.images // args.recordings) else "NOT all"
+        print(f"recording {seed}: {syncs} syncs, {all_of} cut on both sides", flush=True)
         return place / "log"
 
     seeds = range(args.seed, args.seed + args.recordings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import shutil
 import signal
@@ -118,6 +119,7 @@ class Stuck(Exception):
 
 
 def _stuck(*_: object) -> None:
+    faulthandler.dump_traceback()  # of all threads: which one it is
     raise Stuck(f"an image took more than {STUCK_S} s")
 
 

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import trio
 
-from pushlane_storage.bucket import Bucket, ShardKey
 from pushlane_storage.interface import Store
-from pushlane_storage.segment import Segment
-from pushlane_storage.settlement import Settlement
 from pushlane_storage.sqlite import folder
 from tests.powerloss.disk import Lies
 
@@ -38,6 +35,8 @@ PROCESS = (
     "early-settled",
 )
 ALL = (*PROCESS, *LIES)
+DELAY_S = 0.002
+"""How much too early an early answer is."""
 
 
 def lies_of(plant: str) -> Lies:
@@ -82,29 +81,35 @@ def _weaken(mode: str) -> None:
 
 
 class Early:
-    """A store that says "done" before it is."""
+    """A store that says "done" before it is.
 
-    def __init__(self, store: Store, nursery: trio.Nursery, method: str) -> None:
+    Everything else waits until it is, so that nobody but a power cut can tell.
+    """
+
+    def __init__(self, store: Store, nursery: trio.Nursery, early: str) -> None:
         self._store = store
         self._nursery = nursery
-        self._method = method
+        self._early = early
+        self._under_way = 0
+        self._done = trio.Event()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
-        await self._call("append", shard, segment, opens)
-
-    async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
-        await self._call("settle", shard, rows)
-
-    async def _call(self, name: str, *args: Any) -> None:
         call = getattr(self._store, name)
-        if name == self._method:
+
+        async def early(*args: Any) -> None:
+            self._under_way += 1
             self._nursery.start_soon(self._later, call, args)
-        else:
-            await call(*args)
+
+        async def wait(*args: Any) -> Any:
+            while self._under_way:
+                await self._done.wait()
+            return await call(*args)
+
+        return early if name == self._early else wait
 
     async def _later(self, call: Any, args: tuple[Any, ...]) -> None:
-        await trio.to_thread.run_sync(time.sleep, 0.002)
+        await trio.to_thread.run_sync(time.sleep, DELAY_S)
         await call(*args)
+        self._under_way -= 1
+        self._done.set()
+        self._done = trio.Event()

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pushlane_dispatcher.core.subscription import Subscription
 
 
-class Entry(msgspec.Struct, eq=False, gc=False):
-    """gc=False: entries are many and make no cycle that outlives their lease."""
+class Entry(msgspec.Struct, eq=False):
+    """Seen by the garbage collector: it and its lane know each other, and shards come and go."""
 
     seq: int
     lane: Lane

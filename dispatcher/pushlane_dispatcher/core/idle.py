@@ -83,7 +83,9 @@ class Idle:
             expired = 0 < entry.expires_at <= wall
             if entry.state is State.READY and entry.message is not None and not expired:
                 kept.setdefault(thief, []).append(entry)
-        given = {thief: entries[: thief.free(self._bounds)] for thief, entries in kept.items()}
+        given = {
+            thief: entries[: max(0, thief.free(self._bounds))] for thief, entries in kept.items()
+        }
         for entries in given.values():
             for lane in {entry.lane for entry in entries}:
                 lane.remove(entry for entry in entries if entry.lane is lane)

@@ -49,6 +49,7 @@ class Committer:
         self._refusal: str | None = None
         """Why appends are refused in this transaction."""
         self._finish_at = 0.0
+        """Monotonic: not before this is a log over its limit looked at again."""
 
     def commit(self, calls: Sequence[Write]) -> int:
         """Carry out calls from the first on, as many as fit; how many that were."""
@@ -78,7 +79,8 @@ class Committer:
             tables.begin()
             count = run(calls)
             if tables.garbage.there:
-                tables.garbage.sweep(min(2 * tables.bytes, self._limits.sweep_bytes))
+                share = max(2 * tables.bytes, self._limits.sweep_share_bytes)
+                tables.garbage.sweep(min(share, self._limits.sweep_bytes))
             tables.commit()
         except BaseException:
             tables.rollback()
@@ -127,7 +129,7 @@ class Committer:
         if file_size(self._folder.log) > self._limits.wal_bytes and self._checkpointer.logged:
             now = time.monotonic()
             if now >= self._finish_at:
-                self._finish_at = now + self._limits.tidy_ms / 1000
+                self._finish_at = now + self._limits.push_back_ms / 1000
                 self._checkpointer.finish()
             if self._checkpointer.logged:
                 return LOG_FULL

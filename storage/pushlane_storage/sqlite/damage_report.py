@@ -1,60 +1,59 @@
-"""Reporting damage: each damaged segment is counted, logged, noted durably and told, once."""
+"""Reporting damage: each damaged segment is counted, logged, kept durably and told, once.
+
+It is in the quarantine before the read that found it returns: whoever sees a gap can ask why.
+"""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
-import trio
-
-from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.interface import StoreError
-from pushlane_storage.sqlite.call import Call
 from pushlane_storage.sqlite.quarantine import Damage
-from pushlane_storage.sqlite.segment_rows import StoredSegment
+from pushlane_storage.sqlite.segment_reads import Found
 from pushlane_storage.sqlite.stats import Stats
 from pushlane_storage.sqlite.tables import Tables
-from pushlane_storage.sqlite.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
+Write = Callable[[Callable[[Tables], None]], Awaitable[None]]
+
 
 class DamageReport:
-    """Called by readers' threads."""
+    """Used by the trio tasks that read."""
 
     def __init__(
         self,
-        writes: Waiting[Tables],
+        write: Write,
         tell: Callable[[Damage], None],
-        token: trio.lowlevel.TrioToken,
         wall: Callable[[], int],
         stats: Stats,
         bound: int,
     ) -> None:
-        """`tell` runs in the trio loop. Up to `bound` places are remembered as known."""
-        self._writes = writes
+        """Up to `bound` places are remembered as known; beyond it nothing is kept or told."""
+        self._write = write
         self._tell = tell
-        self._token = token
         self._wall = wall
         self._stats = stats
         self._bound = bound
-        self._lock = threading.Lock()
-        self._known: set[tuple[ShardKey, BucketKey, int]] = set()
+        self._known: set[tuple[object, ...]] = set()
 
-    def __call__(
-        self, shard: ShardKey, bucket: BucketKey, stored: StoredSegment, reason: str
-    ) -> None:
-        with self._lock:
-            place = (shard, bucket, stored.first)
-            if place in self._known or len(self._known) >= self._bound:
-                return
-            self._known.add(place)
-            self._stats.damaged += 1
-        log.error("%s %s: a damaged segment is set aside: %s", shard, bucket, reason)
-        damage = Damage(shard, bucket, stored.first, stored.count, reason, self._wall())
+    async def take(self, found: Sequence[Found]) -> None:
+        for one in found:
+            place = (one.shard, one.bucket, one.stored.first)
+            if place not in self._known and len(self._known) < self._bound:
+                self._known.add(place)
+                await self._report(one)
+
+    async def _report(self, found: Found) -> None:
+        stored = found.stored
+        damage = Damage(
+            found.shard, found.bucket, stored.first, stored.count, found.reason, self._wall()
+        )
+        self._stats.damaged += 1
+        log.error("a damaged segment is set aside: %s", damage)
+        self._tell(damage)
         try:
-            self._writes.put(Call(lambda tables: tables.note_damage(damage, stored)))
-            self._token.run_sync_soon(self._tell, damage)
-        except (StoreError, AssertionError, trio.RunFinishedError):
-            pass  # full, closing or broken: the log has it, and the next opening finds it again
+            await self._write(lambda tables: tables.note_damage(damage, stored))
+        except StoreError as error:  # the read itself is as good as it can be
+            log.error("it could not be kept: %r", error)

@@ -19,16 +19,10 @@ class Folder:
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
-        self._lock: int | None = lock
-
-    @property
-    def database(self) -> Path:
-        return self.path / DATABASE
-
-    @property
-    def log(self) -> Path:
+        self.database = path / DATABASE
+        self.log = path / (DATABASE + "-wal")
         """SQLite's write-ahead log."""
-        return self.path / (DATABASE + "-wal")
+        self._lock: int | None = lock
 
     def sync(self) -> None:
         """Make the folder's entries durable."""
@@ -67,7 +61,7 @@ def sync_folder(path: Path) -> None:
 def file_size(path: Path) -> int:
     """In bytes; 0 when there is no such file."""
     try:
-        return path.stat().st_size
+        return os.stat(path).st_size
     except FileNotFoundError:
         return 0
 

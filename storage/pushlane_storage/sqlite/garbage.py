@@ -14,16 +14,15 @@ class Garbage:
     def __init__(self, connection: sqlite3.Connection, limits: Limits) -> None:
         self._connection = connection
         self._limits = limits
-        self.there = True
+        self.there = self._next() is not None
         """Whether there may be some."""
 
     def sweep(self, size: int) -> bool:
         """Delete up to about `size` bytes. False says that there was nothing."""
-        found = self._connection.execute("SELECT min(bucket) FROM garbage").fetchone()
-        if found[0] is None:
+        bucket = self._next()
+        if bucket is None:
             self.there = False
             return False
-        bucket: int = found[0]
         deleted = self._segments(bucket, size)
         if deleted < self._limits.sweep_rows:
             deleted += self._rows(bucket, "settlement", "owner, n")
@@ -33,24 +32,33 @@ class Garbage:
             self._connection.execute("DELETE FROM garbage WHERE bucket = ?", (bucket,))
         return True
 
+    def _next(self) -> int | None:
+        found = self._connection.execute("SELECT min(bucket) FROM garbage").fetchone()
+        bucket: int | None = found[0]
+        return bucket
+
     def _segments(self, bucket: int, size: int) -> int:
-        found = self._connection.execute(
-            "SELECT first, payload, size FROM segment WHERE bucket = ? ORDER BY first LIMIT ?",
+        cursor = self._connection.execute(
+            "SELECT first, size FROM segment WHERE bucket = ? ORDER BY first LIMIT ?",
             (bucket, self._limits.sweep_rows),
-        ).fetchall()
-        deleted = 0
-        for _, payload, bytes in found:
-            self._connection.execute("DELETE FROM payload WHERE id = ?", (payload,))
-            deleted += 1
-            size -= bytes
+        )
+        last = None
+        for first, held in cursor:
+            last = first
+            size -= held
             if size <= 0:
                 break
-        if deleted:
-            self._connection.execute(
-                "DELETE FROM segment WHERE bucket = ? AND first <= ?",
-                (bucket, found[deleted - 1][0]),
-            )
-        return deleted
+        cursor.close()
+        if last is None:
+            return 0
+        self._connection.execute(
+            "DELETE FROM payload WHERE id IN"
+            " (SELECT payload FROM segment WHERE bucket = ? AND first <= ?)",
+            (bucket, last),
+        )
+        return self._connection.execute(
+            "DELETE FROM segment WHERE bucket = ? AND first <= ?", (bucket, last)
+        ).rowcount
 
     def _rows(self, bucket: int, table: str, key: str) -> int:
         return self._connection.execute(

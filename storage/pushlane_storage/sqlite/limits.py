@@ -38,6 +38,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Free disk below which appends are refused: settles and drops need room, too."""
     wal_bytes: int = 64 * MIB
     """Size of the write-ahead log above which appends are refused until it was copied away."""
+    push_back_ms: int = 100
+    """How long they are refused before the log is looked at again."""
     checkpoint_bytes: int = 16 * MIB
     """Size of the write-ahead log from which on it is copied. Less means more fsyncs."""
     finish_bytes: int = 2 * MIB
@@ -54,6 +56,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The longest time between two steps of tidying when it is never idle."""
     sweep_bytes: int = 1 * MIB
     """What one step deletes of dropped buckets: a few milliseconds' work."""
+    sweep_share_bytes: int = 64 * KIB
+    """What a transaction deletes at least besides its own work, when there is garbage: more than
+    it can bring, so that garbage doesn't pile up on a store that is never idle."""
     sweep_rows: int = 1_000
     """The same in rows."""
     vacuum_bytes: int = 1 * MIB

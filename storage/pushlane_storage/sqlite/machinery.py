@@ -12,15 +12,12 @@ import trio
 from pushlane_storage.sqlite.checkpointer import Checkpointer
 from pushlane_storage.sqlite.committer import Committer
 from pushlane_storage.sqlite.connection import connect, connect_reader, open_database
-from pushlane_storage.sqlite.damage_report import DamageReport
 from pushlane_storage.sqlite.folder import file_size, open_folder
 from pushlane_storage.sqlite.fuse import FailStop, Fuse
 from pushlane_storage.sqlite.gate import Gate
 from pushlane_storage.sqlite.limits import Limits
-from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.sqlite.reader import Readers, Reading
 from pushlane_storage.sqlite.schema import Step
-from pushlane_storage.sqlite.segment_reads import SegmentReads
 from pushlane_storage.sqlite.stats import Stats
 from pushlane_storage.sqlite.tables import Tables
 from pushlane_storage.sqlite.tidier import Tidier
@@ -35,10 +32,8 @@ class Machinery:
         path: Path,
         limits: Limits,
         token: trio.lowlevel.TrioToken,
-        damaged: Callable[[Damage], None],
         fail_stop: FailStop,
         randbytes: Callable[[int], bytes],
-        wall: Callable[[], int],
         steps: Sequence[Step],
     ) -> None:
         self.writes: Waiting[Tables] = Waiting(limits.waiting_calls, limits.waiting_bytes)
@@ -48,9 +43,7 @@ class Machinery:
             stack.callback(self._folder.close)
             connection, epoch = open_database(self._folder, limits, steps)
             stack.callback(connection.close)
-            self._stats = stats = Stats(epoch=epoch)
-            report = DamageReport(self.writes, damaged, token, wall, stats, limits.quarantine_rows)
-            self.segment_reads = SegmentReads(report)
+            self.stats = stats = Stats(epoch=epoch)
             gate, fuse = Gate(), Fuse(fail_stop)
             tables = Tables(connection, epoch, limits, randbytes)
             background = connect(self._folder.database, limits.reader_cache_bytes, limits)
@@ -73,7 +66,7 @@ class Machinery:
         """What was counted, and the sizes of this moment."""
         checkpointer, folder = self._checkpointer, self._folder
         return msgspec.structs.replace(
-            self._stats,
+            self.stats,
             waiting=len(self.writes),
             checkpoints=checkpointer.finished,
             checkpoints_hindered=checkpointer.hindered,

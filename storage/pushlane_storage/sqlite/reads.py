@@ -33,7 +33,9 @@ def buckets(connection: sqlite3.Connection, shard: ShardKey) -> list[Bucket]:
 
 def seals(connection: sqlite3.Connection, shard: ShardKey) -> list[tuple[int, int, bytes]]:
     return connection.execute(
-        f"SELECT owner, checksum, body FROM seal WHERE shard = {_SHARD} ORDER BY owner", shard
+        "SELECT owner, checksum, CAST(body AS BLOB) FROM seal"
+        f" WHERE shard = {_SHARD} ORDER BY owner",
+        shard,
     ).fetchall()
 
 
@@ -41,7 +43,7 @@ def settlements(
     connection: sqlite3.Connection, shard: ShardKey, key: BucketKey
 ) -> list[tuple[int, int, int, bytes]]:
     return connection.execute(
-        f"SELECT owner, n, checksum, body FROM settlement WHERE bucket = {_BUCKET}"
+        f"SELECT owner, n, checksum, CAST(body AS BLOB) FROM settlement WHERE bucket = {_BUCKET}"
         " ORDER BY owner, n",
         (*shard, *key),
     ).fetchall()
@@ -56,19 +58,27 @@ def heads(connection: sqlite3.Connection, shard: ShardKey, key: BucketKey) -> li
 
 
 def segments(
-    connection: sqlite3.Connection, shard: ShardKey, key: BucketKey, start: int, limit: int
+    connection: sqlite3.Connection,
+    shard: ShardKey,
+    key: BucketKey,
+    start: int,
+    limit: int,
+    after: int | None = None,
 ) -> list[StoredSegment]:
-    """Segments until there are `limit` messages, the first one holding `start` or before it.
+    """Segments until there are `limit` messages: those behind the one at `after`; without it
+    from the one that holds `start` on, or the one before it.
 
     What a row says of itself may be damaged: whether it reaches to `start` is for the caller.
     """
     bucket = _bucket(connection, shard, key)
-    before = connection.execute(
-        "SELECT max(first) FROM segment WHERE bucket = ? AND first <= ?", (bucket, start)
-    ).fetchone()[0]
+    if after is None:
+        [first] = connection.execute(
+            "SELECT max(first) FROM segment WHERE bucket = ? AND first <= ?", (bucket, start)
+        ).fetchone()
+        after = start - 1 if first is None else first - 1
     cursor = connection.execute(
-        f"SELECT {SEGMENT_COLUMNS} {_FROM_SEGMENT} WHERE bucket = ? AND first >= ? ORDER BY first",
-        (bucket, start if before is None else before),
+        f"SELECT {SEGMENT_COLUMNS} {_FROM_SEGMENT} WHERE bucket = ? AND first > ? ORDER BY first",
+        (bucket, after),
     )
     found: list[StoredSegment] = []
     count = 0

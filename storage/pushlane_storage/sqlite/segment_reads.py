@@ -1,12 +1,14 @@
 """Reading segments: whatever comes out of the tables is checked before anybody gets it.
 
-A damaged segment is left out, and reported. What is missing between two segments of a sealed or
-closed bucket, or behind the last one, is damaged: nothing else makes a gap there.
+A damaged segment is left out, and reported. Of a message that is known to be stored, a gap means
+that it is damaged: nothing else makes one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
 
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.message import Message
@@ -15,22 +17,29 @@ from pushlane_storage.sqlite import reads
 from pushlane_storage.sqlite.reader import Reading
 from pushlane_storage.sqlite.segment_rows import StoredSegment
 
-Report = Callable[[ShardKey, BucketKey, StoredSegment, str], None]
+
+class Found(msgspec.Struct, frozen=True):
+    """A damaged segment as it was found."""
+
+    shard: ShardKey
+    bucket: BucketKey
+    stored: StoredSegment
+    reason: str
 
 
 class SegmentReads:
-    """Everything here runs in a reader's thread."""
+    """One read, in a reader's thread."""
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
+    def __init__(self) -> None:
+        self.damaged: list[Found] = []
 
     def segments(
         self, reading: Reading, shard: ShardKey, key: BucketKey, start: int, limit: int
     ) -> list[Segment]:
         found: list[Segment] = []
-        count = 0
+        count, after = 0, None
         while True:
-            stored = reading.fetch(reads.segments, shard, key, start, limit - count)
+            stored = reading.fetch(reads.segments, shard, key, start, limit - count, after)
             whole = list(self._unpack(shard, key, stored))
             for segment in whole:
                 if segment.last >= start:
@@ -38,7 +47,7 @@ class SegmentReads:
                     count += len(segment.messages)
             if len(whole) == len(stored) or (found and count >= limit):
                 return found
-            start = max(start, stored[-1].first) + 1  # some are damaged: go on behind them
+            after = stored[-1].first  # some are damaged: go on behind them
 
     def messages(
         self, reading: Reading, shard: ShardKey, key: BucketKey, seqs: Sequence[int]
@@ -60,7 +69,7 @@ class SegmentReads:
                 heads.append(stored.unpack())
             except DamagedSegment as error:
                 whole = reading.fetch(reads.segments_of, shard, key, [stored.first])[0]
-                self._report(shard, key, whole, str(error))
+                self.damaged.append(Found(shard, key, whole, str(error)))
                 heads.append(whole.mend_head(key))
         return heads
 
@@ -71,4 +80,4 @@ class SegmentReads:
             try:
                 yield one.unpack_all(key)
             except DamagedSegment as error:
-                self._report(shard, key, one, str(error))
+                self.damaged.append(Found(shard, key, one, str(error)))

@@ -42,10 +42,10 @@ class StoredHead(msgspec.Struct, frozen=True):
         """The head; `DamagedSegment` when it is not what was written."""
         try:
             if self.head != head_checksum(self):
-                raise DamagedSegment("the checksum of its head mismatches")
+                raise DamagedSegment(f"segment {self.first}: head checksum mismatch")
             marks = _marks.decode(self.marks)
         except _Unreadable as error:
-            raise DamagedSegment(f"segment {self.first}: {error}") from error
+            raise _damaged(self.first, error) from error
         return SegmentHead(self.first, self.count, self.size, self.last_at, marks)
 
 
@@ -70,7 +70,7 @@ class StoredSegment(StoredHead, frozen=True):
                 ),
             )
         except _Unreadable as error:
-            raise DamagedSegment(f"segment {self.first}: {error}") from error
+            raise _damaged(self.first, error) from error
 
     def mend_head(self, bucket: BucketKey) -> SegmentHead:
         """The head of a segment whose head is damaged.
@@ -87,9 +87,16 @@ class StoredSegment(StoredHead, frozen=True):
         return SegmentHead(self.first, self.count, self.size, self.last_at, [])
 
 
+def _damaged(first: int, error: Exception) -> DamagedSegment:
+    if isinstance(error, DamagedSegment):
+        return error
+    return DamagedSegment(f"segment {first}: {error}")
+
+
 def _columns(row: type[msgspec.Struct]) -> str:
-    tables = {"marks": "payload", "body": "payload"}
-    return ", ".join(f"{tables.get(name, 'segment')}.{name}" for name in row.__struct_fields__)
+    # A flipped bit may make a text of a blob, which can't be read as one.
+    blobs = {name: f"CAST(payload.{name} AS BLOB)" for name in ("marks", "body")}
+    return ", ".join(blobs.get(name, f"segment.{name}") for name in row.__struct_fields__)
 
 
 SEGMENT_COLUMNS = _columns(StoredSegment)

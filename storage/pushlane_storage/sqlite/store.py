@@ -19,6 +19,7 @@ from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.sqlite import quarantine, queue_rows, reads, usage_rows
 from pushlane_storage.sqlite.call import Call
+from pushlane_storage.sqlite.damage_report import DamageReport
 from pushlane_storage.sqlite.fuse import FailStop, exit_process
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.log_rows import unpack_seal, unpack_settlement
@@ -27,6 +28,7 @@ from pushlane_storage.sqlite.prepared import prepare_flush, prepare_segment
 from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.sqlite.reader import Reading
 from pushlane_storage.sqlite.schema import STEPS, Step
+from pushlane_storage.sqlite.segment_reads import SegmentReads
 from pushlane_storage.sqlite.stats import Stats
 from pushlane_storage.sqlite.tables import Tables
 from pushlane_storage.usage import Usage
@@ -46,11 +48,19 @@ def _ignore(_: Damage) -> None:
 class SqliteStore:
     """Made by `open`. Every write returns when it is durable."""
 
-    def __init__(self, machinery: Machinery) -> None:
+    def __init__(
+        self,
+        machinery: Machinery,
+        limits: Limits,
+        damaged: Callable[[Damage], None],
+        wall: Callable[[], int],
+    ) -> None:
         self._machinery = machinery
         self._writes = machinery.writes
         self._reads = machinery.reads
-        self._segments = machinery.segment_reads
+        self._report = DamageReport(
+            self._write, damaged, wall, machinery.stats, limits.quarantine_rows
+        )
 
     @classmethod
     async def open(
@@ -66,17 +76,17 @@ class SqliteStore:
     ) -> SqliteStore:
         """Serve a folder, which is made if need be; `OpenError` says why it can't be.
 
-        `damaged` is told of every damaged segment, in the trio loop. `fail_stop` is called, by
+        `damaged` is told of every damaged segment that a read finds. `fail_stop` is called, by
         one of the store's threads, when nothing can be trusted any more.
         """
         token = trio.lowlevel.current_trio_token()
 
-        def start() -> Machinery:
-            return Machinery(
-                Path(folder), limits or Limits(), token, damaged, fail_stop, randbytes, wall, steps
-            )
+        bounds = limits or Limits()
 
-        return cls(await trio.to_thread.run_sync(start))
+        def start() -> Machinery:
+            return Machinery(Path(folder), bounds, token, fail_stop, randbytes, steps)
+
+        return cls(await trio.to_thread.run_sync(start), bounds, damaged, wall)
 
     def stats(self) -> Stats:
         return self._machinery.measure()
@@ -162,19 +172,28 @@ class SqliteStore:
         return await self._read(lambda reading: reading.fetch(reads.buckets, shard))
 
     async def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
-        return await self._read(lambda reading: self._segments.heads(reading, shard, key))
+        return await self._read_segments(lambda read, reading: read.heads(reading, shard, key))
 
     async def segments(
         self, shard: ShardKey, key: BucketKey, start: int, limit: int
     ) -> list[Segment]:
-        return await self._read(
-            lambda reading: self._segments.segments(reading, shard, key, start, limit)
+        return await self._read_segments(
+            lambda read, reading: read.segments(reading, shard, key, start, limit)
         )
 
     async def messages(
         self, shard: ShardKey, key: BucketKey, seqs: Sequence[int]
     ) -> dict[int, Message]:
-        return await self._read(lambda reading: self._segments.messages(reading, shard, key, seqs))
+        return await self._read_segments(
+            lambda read, reading: read.messages(reading, shard, key, seqs)
+        )
+
+    async def _read_segments(self, work: Callable[[SegmentReads, Reading], T]) -> T:
+        read = SegmentReads()
+        found = await self._read(lambda reading: work(read, reading))
+        if read.damaged:
+            await self._report.take(read.damaged)
+        return found
 
     async def settlements(self, shard: ShardKey, key: BucketKey) -> list[Settlement]:
         def read(reading: Reading) -> list[Settlement]:

@@ -231,6 +231,22 @@ def test_an_idle_one_that_got_work_meanwhile_gets_only_what_fits() -> None:
     assert rig.stats.ready == 1
 
 
+def test_an_idle_one_that_lowered_its_credit_meanwhile_gets_nothing() -> None:
+    rig = Rig()
+    greedy = rig.subscribe(4, explicit=True)
+    rig.publish(*"abcd")
+    idle = rig.subscribe(3)
+    rig.hold = {Settle}
+    rig.wait(1_000)
+    rig.publish("new")
+    greedy.credit(0)
+    idle.credit(0)
+    assert idle.bodies == ["new"]
+    rig.hold = set()
+    rig.finish()
+    assert (idle.bodies, rig.stats.ready) == (["new"], 2)
+
+
 def test_several_lanes_may_be_taken_back_together() -> None:
     rig = Rig()
     greedy = rig.subscribe(10, explicit=True)

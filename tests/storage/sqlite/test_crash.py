@@ -10,7 +10,8 @@ import pytest
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.interface import Store
 from pushlane_storage.seq import make_seq
-from tests.storage.samples import LANE, START, seqs_of
+from pushlane_storage.sqlite.errors import FolderUnusable
+from tests.storage.samples import START, seqs_of
 from tests.storage.sqlite.tools import Child, Opened
 
 WRITER = """
@@ -33,14 +34,15 @@ async def write(store, epoch, lane):
     for n in range(100_000):
         first = make_seq(epoch, n * 5)
         segment = Segment(key, first, [Message(b"%d" % i * 200, i) for i in range(5)])
+        rows = [Settlement(key, epoch, n * 10 + lane, [key], acked=[(n, n)])]
         try:
             await store.append(shard, segment, Bucket(key, make_seq(epoch, 0)) if n == 0 else None)
+            print(f"a {lane} {first}", flush=True)
+            await store.settle(shard, rows)
+            print(f"s {lane} {n * 10 + lane}", flush=True)
         except StoreRefused:
             print(f"refused {lane} {n}", flush=True)
             return
-        print(f"a {lane} {first}", flush=True)
-        await store.settle(shard, [Settlement(key, epoch, n * 10 + lane, [key], acked=[(n, n)])])
-        print(f"s {lane} {n * 10 + lane}", flush=True)
 
 async def main():
     store = await SqliteStore.open(folder, LIMITS)
@@ -62,10 +64,10 @@ async def assert_all_there(store: Store, said: list[str]) -> int:
     appended: dict[int, set[int]] = {}
     settled: dict[int, set[int]] = {}
     for line in said:
-        kind, lane, number = line.split()
+        kind, *numbers = line.split()
         if kind != "refused":
-            known = (appended if kind == "a" else settled).setdefault(int(lane), set())
-            known.add(int(number))
+            lane, number = map(int, numbers)
+            (appended if kind == "a" else settled).setdefault(lane, set()).add(number)
     [epoch] = {key.epoch for key in [row.key for row in await store.buckets(SHARD)]}
     for lane, firsts in appended.items():
         key = BucketKey(lane, epoch, START)
@@ -112,6 +114,10 @@ def small_disk(folder: Path) -> Iterator[None]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+def enlarge(folder: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=9m", str(folder)], check=True)
+
+
 @pytest.mark.usefixtures("small_disk")
 async def test_a_full_disk_refuses_and_loses_nothing(opened: Opened) -> None:
     child = Child(WRITER, opened.folder, 0)
@@ -119,8 +125,9 @@ async def test_a_full_disk_refuses_and_loses_nothing(opened: Opened) -> None:
     assert code == 0
     lines = said.splitlines()
     assert sum(line.startswith("refused") for line in lines) == 8
+    with pytest.raises(FolderUnusable, match="full"):
+        await opened()
+    enlarge(opened.folder)
     store = await opened()
     assert await assert_all_there(store, lines) > 50
     assert opened.sql("PRAGMA integrity_check") == [("ok",)]
-    key = BucketKey(LANE, 1, START)
-    assert await store.segments(SHARD, key, 0, 10)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from pushlane_storage.queue import QueueConfig
+from pushlane_storage.seal import Seal
 from pushlane_storage.segment import head_of
 from pushlane_storage.sqlite.errors import StoreDamaged
 from pushlane_storage.sqlite.limits import Limits
@@ -136,9 +138,6 @@ async def test_a_damaged_settlement_is_an_error(opened: Opened, harm: str) -> No
 
 
 async def test_damaged_rows_of_other_tables_are_errors(opened: Opened) -> None:
-    from pushlane_storage.queue import QueueConfig
-    from pushlane_storage.seal import Seal
-
     store = await opened()
     owner = await claimed(store)
     await owner.append(0, messages(1))

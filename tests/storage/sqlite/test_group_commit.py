@@ -17,7 +17,7 @@ from pushlane_storage.slot import slot_of
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.usage import Usage, UsageKey
 from tests.storage.samples import Owner, claimed, messages, seqs_of
-from tests.storage.sqlite.tools import Jam, Opened, together, until
+from tests.storage.sqlite.tools import Ask, Jam, Opened, together, until
 
 
 async def test_what_gathers_during_a_commit_is_one_group(
@@ -60,7 +60,7 @@ async def test_who_fails_fails_alone(opened: Opened, monkeypatch: pytest.MonkeyP
     await store.create_queue("t", "q", QueueConfig())
     jam = Jam(monkeypatch)
     overlap = Segment(owner.bucket(), owner.seq(1), messages(4))
-    calls = [
+    calls: list[Ask] = [
         partial(owner.append, 2, messages(2)),
         partial(stale.append, 0, messages(2)),
         partial(store.append, owner.shard, overlap, Bucket(owner.bucket(), owner.seq(0))),
@@ -91,7 +91,7 @@ async def test_a_call_that_breaks_its_transaction_is_singled_out(opened: Opened)
     store = await opened()
     owner = await claimed(store)
     huge = Message(b"", 1 << 63)
-    calls = [
+    calls: list[Ask] = [
         partial(owner.append, 0, messages(2)),
         partial(owner.append, 2, [huge]),
         partial(owner.append, 3, messages(2, not_before=1 << 63)),
@@ -112,9 +112,9 @@ async def test_a_call_that_breaks_its_transaction_is_singled_out(opened: Opened)
 async def test_the_same_twice_in_one_group(opened: Opened) -> None:
     store = await opened()
     owner = await claimed(store)
-    calls = [partial(owner.append, 0, messages(2, not_before=5))] * 3
-    calls += [partial(owner.settle, 0, owner.bucket(), acked=[(1, 1)])] * 3  # type: ignore[list-item]
-    results = await together(calls)
+    calls: list[Ask] = [partial(owner.append, 0, messages(2, not_before=5))] * 3
+    settle = partial(owner.settle, 0, owner.bucket(), acked=[(1, 1)])
+    results = await together([*calls, settle, settle, settle])
     assert [result for result in results if isinstance(result, Exception)] == []
     assert len(await store.segments(owner.shard, owner.bucket(), 0, 100)) == 1
     assert len(await store.settlements(owner.shard, owner.bucket())) == 1

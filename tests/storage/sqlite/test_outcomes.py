@@ -2,20 +2,21 @@
 
 import os
 import sqlite3
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 import trio
 
+from pushlane_storage.bucket import Bucket
 from pushlane_storage.interface import StoreRefused, StoreUnknown
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite import fuse
-from pushlane_storage.sqlite.checkpointer import Checkpointer
 from pushlane_storage.sqlite.errors import StoreBroken, StoreDamaged
 from pushlane_storage.sqlite.limits import KIB, Limits
 from pushlane_storage.sqlite.tables import Tables
 from tests.storage.samples import claimed, messages, seqs_of
-from tests.storage.sqlite.tools import Jam, Opened, fill, together, until
+from tests.storage.sqlite.tools import Opened, fill, together, until
 
 
 def fault(code: int) -> sqlite3.OperationalError:
@@ -24,7 +25,7 @@ def fault(code: int) -> sqlite3.OperationalError:
     return error
 
 
-def failing(code: int) -> object:
+def failing(code: int) -> Callable[..., None]:
     def fail(*_: object) -> None:
         raise fault(code)
 
@@ -35,29 +36,17 @@ class TestBroken:
     @pytest.mark.parametrize(
         "code", [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_CORRUPT]
     )
-    async def test_a_failed_commit_stops_the_store(
-        self, opened: Opened, monkeypatch: pytest.MonkeyPatch, code: int
+    @pytest.mark.parametrize("step", ["begin", "commit"])
+    async def test_a_fault_stops_the_store(
+        self, opened: Opened, monkeypatch: pytest.MonkeyPatch, code: int, step: str
     ) -> None:
         store = await opened()
-        jam = Jam(monkeypatch)
-        results: list[object] = []
-
-        async def run() -> None:
-            names = ["begun", "waiting"]
-            calls = [partial(store.create_queue, "t", name, QueueConfig()) for name in names]
-            results.extend(await together(calls))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run)
-            await jam.held()
-            monkeypatch.setattr(Tables, "rollback", failing(code))
-            monkeypatch.setattr("pushlane_storage.sqlite.tables.Tables.begin", failing(code))
-            jam.go()
-        kinds = {type(result) for result in results}
-        assert StoreBroken in kinds or opened.faults
-        with pytest.raises(StoreUnknown, match="planted"):
-            while True:
+        with monkeypatch.context() as patch:
+            patch.setattr(Tables, step, failing(code))
+            with pytest.raises(StoreUnknown, match="planted"):
                 await store.claim(0, "node")
+        with pytest.raises(StoreBroken, match="planted"):
+            await store.claim(0, "node")
         assert [error.sqlite_errorcode for error in opened.faults] == [code]  # type: ignore[attr-defined]
 
     async def test_everybody_is_told_and_the_hook_comes_first(
@@ -101,7 +90,8 @@ class TestBroken:
     def test_the_default_ends_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
         codes: list[int] = []
         monkeypatch.setattr(os, "_exit", codes.append)
-        fuse.exit_process(fault(sqlite3.SQLITE_IOERR_FSYNC))
+        default: fuse.FailStop = fuse.exit_process
+        default(fault(sqlite3.SQLITE_IOERR_FSYNC))
         assert codes == [os.EX_IOERR]
 
     def test_only_the_first_fault_counts(self) -> None:
@@ -127,7 +117,7 @@ class TestNoRoom:
         assert store.stats().refused_full == 1
         assert len(await store.settlements(owner.shard, segment.bucket)) == 1
         row = (await store.buckets(owner.shard))[0]
-        await store.mark_bucket(owner.shard, type(row)(row.key, row.first, True, True, 2, 3, 4))
+        await store.mark_bucket(owner.shard, Bucket(row.key, row.first, True, True, 2, 3, 4))
         await store.drop_bucket(owner.shard, row.key)
         assert await store.buckets(owner.shard) == []
 
@@ -177,7 +167,11 @@ class TestNoRoom:
 
     async def test_a_log_that_a_reader_holds_open_pushes_back(self, opened: Opened) -> None:
         limits = Limits(
-            wal_bytes=500 * KIB, checkpoint_bytes=100 * KIB, finish_bytes=0, gate_ms=1, tidy_ms=1
+            wal_bytes=500 * KIB,
+            checkpoint_bytes=100 * KIB,
+            finish_bytes=0,
+            gate_ms=1,
+            push_back_ms=0,
         )
         store = await opened(limits)
         owner = await claimed(store)
@@ -214,8 +208,3 @@ class TestReading:
                     await store.buckets(owner.shard)
         assert len(await store.buckets(owner.shard)) == 1
         assert not opened.faults
-
-
-def test_the_checkpointer_is_told_apart() -> None:
-    """The default of `fail_stop` is what the checkpointer's thread would call, too."""
-    assert Checkpointer.__init__.__annotations__["fail"]

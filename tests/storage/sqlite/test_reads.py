@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import trio
+import trio.testing
 
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.interface import StoreRefused
@@ -87,25 +88,12 @@ async def test_reads_that_wait_are_bounded(opened: Opened) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store._read, slow)
         await trio.to_thread.run_sync(slow.begun.acquire)
-        results = await together_until_full(store.read_queue, nursery)
-        slow.go.set()
-    assert results == 2
-
-
-async def together_until_full(read: object, nursery: trio.Nursery) -> int:
-    """How many reads may wait."""
-    taken = 0
-
-    async def one() -> None:
-        await read("t", "q")  # type: ignore[operator]
-
-    for _ in range(2):
-        nursery.start_soon(one)
+        for _ in range(2):
+            nursery.start_soon(store.read_queue, "t", "q")
         await trio.testing.wait_all_tasks_blocked()
-        taken += 1
-    with pytest.raises(StoreRefused):
-        await one()
-    return taken
+        with pytest.raises(StoreRefused, match="2 calls wait"):
+            await store.read_queue("t", "q")
+        slow.go.set()
 
 
 def plan(opened: Opened, statement: str, count: int) -> list[str]:

@@ -99,7 +99,10 @@ async def drop_all(owner: Owner) -> None:
         await owner.store.drop_bucket(owner.shard, row.key)
 
 
-async def together(calls: Sequence[Callable[[], Awaitable[object]]]) -> list[object]:
+Ask = Callable[[], Awaitable[object]]
+
+
+async def together(calls: Sequence[Ask]) -> list[object]:
     """What each call returned or raised, all begun at once."""
     results: list[object] = [None] * len(calls)
 

@@ -10,7 +10,7 @@ export UV_CACHE_DIR := $(CURDIR)/.venv/uv-cache
 STARTED := $(shell date +%s)
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: help setup serve test check fmt bench bench-core sim soak lock clean
+.PHONY: help setup serve test check fmt bench bench-core sim powerloss soak lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -30,12 +30,15 @@ serve: setup ## run the server
 	.venv/bin/pushlane serve
 
 test: check ## check, then run all tests
+	@tools/install-debian cc gcc libc6-dev
 	$(call step,tests of the core: they alone must cover it)
 	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
 	$(call step,all other tests)
 	$(PY) -m pytest -n 2 --ignore=tests/dispatcher/core
 	$(call step,simulation)
 	$(PY) -m tests.simulation
+	$(call step,power loss)
+	$(PY) -m tests.powerloss
 	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
 
 check: setup ## formatting, lint, types and import contracts
@@ -59,6 +62,10 @@ bench-core: setup ## benchmark the dispatcher's core
 
 sim: setup ## simulate; SEED=n replays one run
 	$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED))
+
+powerloss: setup ## cut the power of the embedded store, 2,000 times
+	@tools/install-debian cc gcc libc6-dev
+	$(PY) -m tests.powerloss
 
 soak: setup ## simulate with fresh seeds for MINUTES (10)
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10)

@@ -51,11 +51,12 @@ class Garbage:
         cursor.close()
         if last is None:
             return 0
-        self._connection.execute(
-            "DELETE FROM payload WHERE id IN"
-            " (SELECT payload FROM segment WHERE bucket = ? AND first <= ?)",
-            (bucket, last),
-        )
+        for table, key in (("payload", "id"), ("mark", "payload")):
+            self._connection.execute(
+                f"DELETE FROM {table} WHERE {key} IN"
+                " (SELECT payload FROM segment WHERE bucket = ? AND first <= ?)",
+                (bucket, last),
+            )
         return self._connection.execute(
             "DELETE FROM segment WHERE bucket = ? AND first <= ?", (bucket, last)
         ).rowcount

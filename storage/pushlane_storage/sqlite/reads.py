@@ -11,15 +11,14 @@ from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Due
 from pushlane_storage.sqlite.log_rows import BUCKET_COLUMNS, bucket_of
 from pushlane_storage.sqlite.segment_rows import (
-    HEAD_COLUMNS,
-    SEGMENT_COLUMNS,
+    SELECT_HEADS,
+    SELECT_SEGMENTS,
     StoredHead,
     StoredSegment,
 )
 
 _SHARD = "(SELECT id FROM shard WHERE queue_id = ? AND number = ?)"
 _BUCKET = f"(SELECT id FROM bucket WHERE shard = {_SHARD} AND lane = ? AND epoch = ? AND start = ?)"
-_FROM_SEGMENT = "FROM segment LEFT JOIN payload ON payload.id = segment.payload"
 
 
 def buckets(connection: sqlite3.Connection, shard: ShardKey) -> list[Bucket]:
@@ -51,7 +50,7 @@ def settlements(
 
 def heads(connection: sqlite3.Connection, shard: ShardKey, key: BucketKey) -> list[StoredHead]:
     found = connection.execute(
-        f"SELECT {HEAD_COLUMNS} {_FROM_SEGMENT} WHERE bucket = {_BUCKET} ORDER BY first",
+        f"{SELECT_HEADS} WHERE bucket = {_BUCKET} ORDER BY first",
         (*shard, *key),
     )
     return [StoredHead(*columns) for columns in found.fetchall()]
@@ -77,7 +76,7 @@ def segments(
         ).fetchone()
         after = start - 1 if first is None else first - 1
     cursor = connection.execute(
-        f"SELECT {SEGMENT_COLUMNS} {_FROM_SEGMENT} WHERE bucket = ? AND first > ? ORDER BY first",
+        f"{SELECT_SEGMENTS} WHERE bucket = ? AND first > ? ORDER BY first",
         (bucket, after),
     )
     found: list[StoredSegment] = []
@@ -104,8 +103,7 @@ def segments_of(
         if seq < end:
             continue
         columns = connection.execute(
-            f"SELECT {SEGMENT_COLUMNS} {_FROM_SEGMENT} WHERE bucket = ? AND first <= ?"
-            " ORDER BY first DESC LIMIT 1",
+            f"{SELECT_SEGMENTS} WHERE bucket = ? AND first <= ? ORDER BY first DESC LIMIT 1",
             (bucket, seq),
         ).fetchone()
         if columns is not None and not (found and found[-1].first == columns[0]):

@@ -69,9 +69,10 @@ CREATE TABLE bucket (
     UNIQUE (shard, lane, epoch, start)
 );
 
--- Small rows, so that recovery and paging find their way without touching a body; the bodies
--- stand in `payload` in the order in which they came, whatever queue they are of.
--- `head` is a checksum over the row and the marks, `checksum` goes on over the body.
+-- Small rows, so that recovery and paging find their way without touching a body. Bodies and
+-- dedup marks stand in tables of their own, in the order in which they came, whatever queue they
+-- are of; a segment without marks has no row in `mark`.
+-- `head` is a checksum over the row and the marks, `checksum` is one over the body, too.
 CREATE TABLE segment (
     bucket INTEGER NOT NULL,
     first INTEGER NOT NULL,
@@ -87,8 +88,12 @@ CREATE TABLE segment (
 
 CREATE TABLE payload (
     id INTEGER PRIMARY KEY,
-    marks BLOB NOT NULL,
     body BLOB NOT NULL
+);
+
+CREATE TABLE mark (
+    payload INTEGER PRIMARY KEY,
+    marks BLOB NOT NULL
 );
 
 CREATE TABLE settlement (

@@ -1,8 +1,9 @@
 """Segments as they stand in the tables, and what damage does to them.
 
-A segment is two rows: a small one with its place, its counts and two checksums, and its payload
-(dedup marks and body). `head` is a checksum over everything but the body, so that recovery can
-trust what it reads without reading bodies; `checksum` is that of `PackedSegment`, over all.
+A segment is two or three rows: a small one with its place, its counts and two checksums, one
+with its body, and one with its dedup marks if it has any. `head` is a checksum over everything
+but the body, so that recovery can trust what it reads without reading bodies; `checksum` is that
+of `PackedSegment`, over all.
 """
 
 import zlib
@@ -24,6 +25,9 @@ from pushlane_storage.segment import (
 
 _bodies = msgspec.msgpack.Decoder(list[Message])
 _marks = msgspec.msgpack.Decoder(list[DedupMark])
+NO_MARKS = msgspec.msgpack.encode([])
+"""The marks of a segment that has none: they are not stored."""
+
 _Unreadable = (DamagedSegment, msgspec.MsgspecError, TypeError, ValueError)
 
 
@@ -95,12 +99,19 @@ def _damaged(first: int, error: Exception) -> DamagedSegment:
 
 def _columns(row: type[msgspec.Struct]) -> str:
     # A flipped bit may make a text of a blob, which can't be read as one.
-    blobs = {name: f"CAST(payload.{name} AS BLOB)" for name in ("marks", "body")}
+    blobs = {
+        "marks": f"CAST(coalesce(mark.marks, x'{NO_MARKS.hex()}') AS BLOB)",
+        "body": "CAST(payload.body AS BLOB)",
+    }
     return ", ".join(blobs.get(name, f"segment.{name}") for name in row.__struct_fields__)
 
 
-SEGMENT_COLUMNS = _columns(StoredSegment)
-HEAD_COLUMNS = _columns(StoredHead)
+_MARKS = "segment LEFT JOIN mark ON mark.payload = segment.payload"
+SELECT_HEADS = f"SELECT {_columns(StoredHead)} FROM {_MARKS}"
+SELECT_SEGMENTS = (
+    f"SELECT {_columns(StoredSegment)} FROM {_MARKS}"
+    " LEFT JOIN payload ON payload.id = segment.payload"
+)
 
 
 def head_checksum(row: PackedSegment | StoredHead) -> int:

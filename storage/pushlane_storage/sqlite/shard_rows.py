@@ -22,6 +22,7 @@ from pushlane_storage.sqlite.log_rows import (
 )
 from pushlane_storage.sqlite.places import Place, Places
 from pushlane_storage.sqlite.prepared import PreparedFlush, PreparedSegment
+from pushlane_storage.sqlite.segment_rows import NO_MARKS
 from pushlane_storage.sqlite.slots import Slots
 
 ROW_BYTES = 512
@@ -33,10 +34,17 @@ class ShardRows:
         self._connection = connection
         self._slots = slots
         self._segments = Bulk(connection, "segment", 9)
-        self._payloads = Bulk(connection, "payload", 3)
+        self._payloads = Bulk(connection, "payload", 2)
+        self._marks = Bulk(connection, "mark", 2)
         self._settlements = Bulk(connection, "settlement", 5)
         self._schedule = Bulk(connection, "schedule", 7)
-        self._bulks = (self._payloads, self._segments, self._settlements, self._schedule)
+        self._bulks = (
+            self._payloads,
+            self._marks,
+            self._segments,
+            self._settlements,
+            self._schedule,
+        )
         self._places = Places(connection, self.flush, places)
         [greatest] = connection.execute("SELECT max(id) FROM payload").fetchone()
         self._next_payload = 1 + (greatest or 0)
@@ -103,7 +111,9 @@ class ShardRows:
                 payload,
             )
         )
-        self._payloads.add((payload, packed.marks, packed.payload))
+        self._payloads.add((payload, packed.payload))
+        if packed.marks != NO_MARKS:
+            self._marks.add((payload, packed.marks))
         self.bytes += segment.size + ROW_BYTES
         if segment.delayed:
             shard = self._places.shard(segment.shard)

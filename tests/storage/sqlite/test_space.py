@@ -18,7 +18,7 @@ LIMITS = Limits(
     spare_bytes=128 * KIB,
     tidy_ms=20,
 )
-TABLES = ("segment", "payload", "settlement", "schedule", "garbage")
+TABLES = ("segment", "payload", "mark", "settlement", "schedule", "garbage")
 
 
 def left(opened: Opened) -> int:

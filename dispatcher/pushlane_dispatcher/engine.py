@@ -358,4 +358,5 @@ class Engine:
             if subscription.token is not None and not subscription.closed:
                 subscription.token.ended(reason.code, reason.value)
         self.crowd.dismiss()
+        self.shard.dispose()
         self.stopped.set()

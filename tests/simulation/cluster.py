@@ -73,7 +73,7 @@ class Cluster:
             world.chances.clock_jump = world.chances.drift = 0.0
         self.epoch = 0
         self.node: Node | None = None
-        self.zombies: list[Node] = []
+        self.nodes: list[Node] = []
         self.configs = {
             "q": QueueConfig(
                 max_attempts=rng.choice((1, 3, 5)),
@@ -128,6 +128,7 @@ class Cluster:
         """A new owner: claim, recover, seal, serve."""
         self.epoch += 1
         node = Node(self, f"n{self.epoch}", self.epoch)
+        self.nodes.append(node)
         self.world.record(history.Open(self.world.now, node.name, node.epoch))
         try:
             for queue in QUEUES:
@@ -153,6 +154,11 @@ class Cluster:
             for client in self.clients:
                 client.lose_connection()
             self.world.after(self.world.rng.randrange(1, 400), self._reopen, self.epoch)
+
+    def close(self) -> None:
+        for node in self.nodes:
+            for runner in node.runners.values():
+                runner.shard.dispose()
 
     def _reopen(self, epoch: int) -> None:
         if self.epoch == epoch:

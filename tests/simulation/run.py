@@ -44,6 +44,13 @@ def simulate(seed: int, events: int = EVENTS, keep: bool = False) -> tuple[Outco
 
 def _run(world: World, events: int) -> Report:
     cluster = Cluster(world)
+    try:
+        return _play(world, cluster, events)
+    finally:
+        cluster.close()
+
+
+def _play(world: World, cluster: Cluster, events: int) -> Report:
     cluster.start()
     _every(world, TICK_MS, lambda: _act(cluster))
     while world.events < events and world.now < CHAOS_MS and not world.checker.violated:

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from pushlane_dispatcher.core.subscription import Subscription
 
 
-class Entry(msgspec.Struct, eq=False):
-    """Seen by the garbage collector: it and its lane know each other, and shards come and go."""
+class Entry(msgspec.Struct, eq=False, gc=False):
+    """Not seen by the garbage collector: there are many of them, and following them all costs a
+    tenth of a busy process. So the knots they make (with lane and holder) must be cut when a
+    shard is over: `Shard.dispose`.
+    """
 
     seq: int
     lane: Lane

@@ -409,3 +409,15 @@ class Shard:
 
     def stats(self) -> Stats:
         return stats(self)
+
+    # The end
+
+    def dispose(self) -> None:
+        """The shard is over and will not be used again: let go of its messages (see `Entry`)."""
+        for lane in self.window.order:
+            for entry in lane.entries.values():
+                entry.holder = None
+            for kept in (lane.entries, lane.fresh, lane.again, lane.flights, lane.tickets):
+                kept.clear()
+        for subscription in self.consumers.subscriptions.values():
+            subscription.held.clear()

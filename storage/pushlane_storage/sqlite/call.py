@@ -17,14 +17,12 @@ T = TypeVar("T")
 
 
 class Call(Generic[S, T]):
-    __slots__ = ("error", "grows", "size", "task", "value", "work")
+    __slots__ = ("error", "grows", "task", "value", "work")
 
-    def __init__(self, work: Callable[[S], T], grows: bool = False, size: int = 0) -> None:
+    def __init__(self, work: Callable[[S], T], grows: bool = False) -> None:
         self.work = work
         self.grows = grows
         """It stores messages: the first to be refused when room runs out."""
-        self.size = size
-        """Bytes that it keeps in memory while it waits."""
         self.value: T | None = None
         self.error: Exception | None = None
         self.task: trio.lowlevel.Task | None = None

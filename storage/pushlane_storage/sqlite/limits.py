@@ -14,8 +14,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Packed segments in one transaction: bounds its memory, and how long its calls wait."""
     waiting_calls: int = 100_000
     """Writes that wait for a transaction; one more is refused."""
-    waiting_bytes: int = 32 * MIB
-    """Packed segments that wait. Beyond it they wait unpacked, as their publishers hold them."""
     busy_ms: int = 5_000
     """How long a transaction waits for the file, should another program have it locked."""
 

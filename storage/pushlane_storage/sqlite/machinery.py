@@ -36,7 +36,7 @@ class Machinery:
         randbytes: Callable[[int], bytes],
         steps: Sequence[Step],
     ) -> None:
-        self.writes: Waiting[Tables] = Waiting(limits.waiting_calls, limits.waiting_bytes)
+        self.writes: Waiting[Tables] = Waiting(limits.waiting_calls)
         self.reads: Waiting[Reading] = Waiting(limits.waiting_reads)
         with ExitStack() as stack:
             self._folder = open_folder(path)

@@ -24,7 +24,6 @@ from pushlane_storage.sqlite.fuse import FailStop, exit_process
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.log_rows import unpack_seal, unpack_settlement
 from pushlane_storage.sqlite.machinery import Machinery
-from pushlane_storage.sqlite.prepared import prepare_flush, prepare_segment
 from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.sqlite.reader import Reading
 from pushlane_storage.sqlite.schema import STEPS, Step
@@ -96,9 +95,9 @@ class SqliteStore:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(self._machinery.close)
 
-    async def _write(self, work: Callable[[Tables], T], *, grows: bool = False, size: int = 0) -> T:
+    async def _write(self, work: Callable[[Tables], T], *, grows: bool = False) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()
-        call = Call(work, grows, size)
+        call = Call(work, grows)
         self._writes.put(call)
         return await call.wait(self._writes.withdraw)
 
@@ -141,17 +140,10 @@ class SqliteStore:
         return await self._write(lambda tables: tables.claim(slot, owner))
 
     async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
-        if self._writes.heavy:  # enough is packed: this one is when its turn comes
-            await self._write(
-                lambda tables: tables.append(prepare_segment(shard, segment, opens)), grows=True
-            )
-        else:
-            ready = prepare_segment(shard, segment, opens)
-            await self._write(lambda tables: tables.append(ready), grows=True, size=ready.size)
+        await self._write(lambda tables: tables.append(shard, segment, opens), grows=True)
 
     async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
-        ready = prepare_flush(shard, rows)
-        await self._write(lambda tables: tables.settle(ready))
+        await self._write(lambda tables: tables.settle(shard, rows))
 
     async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         await self._write(lambda tables: tables.mark_bucket(shard, bucket))

@@ -16,10 +16,8 @@ S = TypeVar("S")
 class Waiting(Generic[S]):
     """A bounded queue. The trio task puts and withdraws, threads take."""
 
-    def __init__(self, bound: int, heavy_bytes: int = 0) -> None:
+    def __init__(self, bound: int) -> None:
         self._bound = bound
-        self._heavy_bytes = heavy_bytes
-        self._size = 0
         self._change = threading.Condition()
         self._calls: deque[Call[S, Any]] = deque()
         self._sleeping = 0
@@ -29,11 +27,6 @@ class Waiting(Generic[S]):
     def __len__(self) -> int:
         return len(self._calls)
 
-    @property
-    def heavy(self) -> bool:
-        """Enough bytes wait: whoever can put a call without more of them should."""
-        return self._size >= self._heavy_bytes
-
     def put(self, call: Call[S, Any]) -> None:
         with self._change:
             if self._broken is not None:
@@ -42,7 +35,6 @@ class Waiting(Generic[S]):
             if len(self._calls) >= self._bound:
                 raise StoreRefused(f"{self._bound} calls wait for the disk")
             self._calls.append(call)
-            self._size += call.size
             if self._sleeping:
                 self._change.notify()
 
@@ -53,7 +45,6 @@ class Waiting(Generic[S]):
                 self._calls.remove(call)
             except ValueError:
                 return False
-            self._size -= call.size
             return True
 
     def take(self, most: int, seconds: float | None = None) -> list[Call[S, Any]] | None:
@@ -68,15 +59,12 @@ class Waiting(Generic[S]):
                 if not awake and not self._calls:
                     return []
             count = min(most, len(self._calls))
-            taken = [self._calls.popleft() for _ in range(count)]
-            self._size -= sum(call.size for call in taken)
-            return taken
+            return [self._calls.popleft() for _ in range(count)]
 
     def give_back(self, calls: Sequence[Call[S, Any]]) -> None:
         """These were taken and not begun."""
         with self._change:
             self._calls.extendleft(reversed(calls))
-            self._size += sum(call.size for call in calls)
 
     def close(self) -> None:
         """Nothing more comes. What waits is still taken."""

@@ -1,10 +1,13 @@
 """A shard as a whole: pausing, configuring, buckets, purges, and when it wants to be woken."""
 
+import gc
+
 import pytest
 
 from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS, Bounds
 from pushlane_dispatcher.core.dedup import TRANSFER
 from pushlane_dispatcher.core.effects import Append, Settle, Transfer
+from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.core.recovered import Recovered
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_storage.queue import QueueConfig
@@ -274,3 +277,23 @@ def test_a_wall_clock_that_steps_moves_the_waking() -> None:
     rig.offset += 20_000
     rig.tick()
     assert rig.shard.wake_at() == 30_000
+
+
+# The end
+
+
+def test_a_shard_that_is_over_leaves_nothing_in_memory() -> None:
+    def live() -> int:
+        gc.collect()
+        return sum(type(found) is Lane for found in gc.get_objects())
+
+    before = live()
+    rig = Rig()
+    consumer = rig.subscribe(2)
+    rig.publish(*"abcd")
+    consumer.nack(1, delay_ms=0)
+    rig.publish("later", not_before=rig.wall + 5_000)
+    assert live() > before
+    rig.shard.dispose()
+    del rig, consumer
+    assert live() == before

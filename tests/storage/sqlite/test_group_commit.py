@@ -122,7 +122,7 @@ async def test_the_same_twice_in_one_group(opened: Opened) -> None:
 
 
 async def test_a_group_is_bounded_in_bytes(opened: Opened) -> None:
-    store = await opened(Limits(group_bytes=10_000, waiting_bytes=20_000))
+    store = await opened(Limits(group_bytes=10_000))
     owner = await claimed(store)
     before = store.stats().commits
     content = [Message(b"x" * 3_000, 0)]

@@ -36,7 +36,7 @@ async def test_dropping_gives_space_back(opened: Opened) -> None:
     await until(lambda: store.stats().database_bytes < 500 * KIB)
     stats = store.stats()
     assert stats.sweeps > 0
-    assert stats.vacuums > 0
+    assert 0 < stats.vacuums <= full // LIMITS.vacuum_bytes
     assert opened.sql("PRAGMA integrity_check") == [("ok",)]
 
 
@@ -68,7 +68,7 @@ async def test_a_removed_queue_gives_its_space_back(opened: Opened) -> None:
     row = await store.create_queue("t", "q", QueueConfig())
     owner = await claimed(store, row.id)
     await fill(owner, 5, 20)
-    await owner.append(0, [message(not_before=5)] * 30, start=1)
+    await owner.append(0, [message(not_before=5, dedup="d")] * 30, start=1)
     for n in range(30):
         await owner.settle(n, owner.bucket())
     await store.remove_queue(await store.mark_deleting(row))

@@ -67,7 +67,7 @@ GONE = ("was created, and is gone",)
 MALFORMED = ("malformed",)
 EXPECTED: dict[str, tuple[str, ...]] = {
     "synchronous-off": LOST + GONE + MALFORMED,
-    "synchronous-normal": LOST,
+    "synchronous-normal": LOST + GONE,  # the commit of a creation can be the lost one
     "no-folder-sync": GONE,
     "early-published": ("ack_before_durable",),
     "early-settled": ("grant_after_ack", "confirmed_settle_lost"),

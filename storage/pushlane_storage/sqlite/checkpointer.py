@@ -59,7 +59,7 @@ class Checkpointer:
         self._thread.start()
 
     def committed(self, size: int) -> None:
-        """The writer wrote about this much. Begin or finish a checkpoint when it is time."""
+        """A commit put about this much into the log. Begin or finish a checkpoint in time."""
         self.logged += size
         self._left += size
         self._fresh += size

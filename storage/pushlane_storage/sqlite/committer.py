@@ -71,6 +71,9 @@ class Committer:
                     run = self._singly
             else:
                 self._count(count)
+                # Only what certainly went into the log: the checkpointer relies on it.
+                if run == self._together and self._tables.changed:
+                    self._checkpointer.committed(self._tables.bytes + COMMIT_BYTES)
                 return count
 
     def _transact(self, calls: Sequence[Write], run: Callable[[Sequence[Write]], int]) -> int:
@@ -79,8 +82,8 @@ class Committer:
             tables.begin()
             count = run(calls)
             if tables.garbage.there:
-                share = max(2 * tables.bytes, self._limits.sweep_share_bytes)
-                tables.garbage.sweep(min(share, self._limits.sweep_bytes))
+                # More than it adds: garbage must not pile up on a store that is never idle.
+                tables.garbage.sweep(max(2 * tables.bytes, self._limits.sweep_share_bytes))
             tables.commit()
         except BaseException:
             tables.rollback()
@@ -152,4 +155,3 @@ class Committer:
         stats.commits += 1
         stats.calls += calls
         stats.largest_group = max(stats.largest_group, calls)
-        self._checkpointer.committed(self._tables.bytes + COMMIT_BYTES)

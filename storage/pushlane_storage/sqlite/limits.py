@@ -55,8 +55,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     sweep_bytes: int = 1 * MIB
     """What one step deletes of dropped buckets: a few milliseconds' work."""
     sweep_share_bytes: int = 64 * KIB
-    """What a transaction deletes at least besides its own work, when there is garbage: more than
-    it can bring, so that garbage doesn't pile up on a store that is never idle."""
+    """What a transaction deletes at least besides its own work, when there is garbage."""
     sweep_rows: int = 1_000
     """The same in rows."""
     vacuum_bytes: int = 1 * MIB

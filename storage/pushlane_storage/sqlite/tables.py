@@ -31,6 +31,7 @@ class Tables:
         self._connection = connection
         self._limits = limits
         self._randbytes = randbytes
+        self._changes = 0
         self._slots = Slots(connection, epoch)
         self._shards = ShardRows(connection, self._slots, limits.places)
         self.garbage = Garbage(connection, limits)
@@ -47,8 +48,14 @@ class Tables:
         """What was added in this transaction, roughly."""
         return self._shards.bytes
 
+    @property
+    def changed(self) -> bool:
+        """Whether this transaction has written anything."""
+        return self._connection.total_changes > self._changes
+
     def begin(self) -> None:
         self._shards.bytes = 0
+        self._changes = self._connection.total_changes
         self._connection.execute("BEGIN IMMEDIATE")
 
     def savepoint(self) -> None:

@@ -13,7 +13,7 @@ from pushlane_storage.sqlite.folder import Folder, open_folder
 from pushlane_storage.sqlite.gate import Gate
 from pushlane_storage.sqlite.limits import KIB, Limits
 from pushlane_storage.sqlite.schema import STEPS
-from tests.storage.samples import claimed
+from tests.storage.samples import claimed, messages
 from tests.storage.sqlite.tools import Opened, fill
 
 LIMITS = Limits(checkpoint_bytes=100 * KIB, finish_bytes=20 * KIB, passes=3, gate_ms=10)
@@ -169,6 +169,25 @@ async def test_the_log_stays_small(opened: Opened) -> None:
     assert stats.database_bytes > 6 * limits.checkpoint_bytes
     assert stats.checkpoints >= 3
     assert stats.log_bytes < 3 * limits.checkpoint_bytes
+
+
+async def test_only_what_went_into_the_log_counts(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit without a change must not count as one: see checkpointer.py."""
+    store = await opened()
+    owner = await claimed(store)
+    await owner.append(0, messages(2))
+    sizes: list[int] = []
+    monkeypatch.setattr(Checkpointer, "committed", lambda self, size: sizes.append(size))
+    await owner.append(0, messages(2))  # again
+    await store.add_usage([])
+    await store.drop_bucket(owner.shard, owner.bucket(start=1))
+    with pytest.raises(AssertionError, match="overlap"):
+        await owner.append(1, messages(2))
+    assert sizes == []
+    await owner.append(2, messages(2))
+    assert len(sizes) == 1
 
 
 def test_connections_do_not_checkpoint_on_their_own(folder: Path) -> None:

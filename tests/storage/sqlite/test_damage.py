@@ -2,6 +2,7 @@
 
 import pytest
 
+from pushlane_storage.interface import StoreRefused
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import head_of
@@ -9,6 +10,7 @@ from pushlane_storage.sqlite.errors import StoreDamaged
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.sqlite.store import SqliteStore
+from pushlane_storage.sqlite.tables import Tables
 from tests.storage.samples import Owner, claimed, messages, seqs_of
 from tests.storage.sqlite.tools import Opened, until
 
@@ -99,6 +101,20 @@ async def test_the_copy_outlives_its_bucket(opened: Opened) -> None:
     assert await store.damaged(shard, key) == told
     [(body,)] = opened.sql("SELECT body FROM quarantine")
     assert b'|"n":0}' in body
+
+
+async def test_a_damaged_segment_that_can_not_be_kept_is_left_out_all_the_same(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, owner, told = await damaged_store(opened, FLIP)
+
+    def refuse(*_: object) -> None:
+        raise StoreRefused("no room")
+
+    monkeypatch.setattr(Tables, "note_damage", refuse)
+    assert len(await store.segments(owner.shard, owner.bucket(), 0, 100)) == 3
+    assert len(told) == 1
+    assert await store.damaged(owner.shard, owner.bucket()) == []
 
 
 async def test_the_quarantine_is_bounded(opened: Opened) -> None:

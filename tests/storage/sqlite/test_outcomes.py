@@ -13,10 +13,12 @@ from pushlane_storage.interface import StoreRefused, StoreUnknown
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite import fuse
 from pushlane_storage.sqlite.errors import StoreBroken, StoreDamaged
+from pushlane_storage.sqlite.garbage import Garbage
 from pushlane_storage.sqlite.limits import KIB, Limits
 from pushlane_storage.sqlite.tables import Tables
+from pushlane_storage.usage import Usage, UsageKey
 from tests.storage.samples import claimed, messages, seqs_of
-from tests.storage.sqlite.tools import Opened, fill, together, until
+from tests.storage.sqlite.tools import Opened, drop_all, fill, together, until
 
 
 def fault(code: int) -> sqlite3.OperationalError:
@@ -28,6 +30,20 @@ def fault(code: int) -> sqlite3.OperationalError:
 def failing(code: int) -> Callable[..., None]:
     def fail(*_: object) -> None:
         raise fault(code)
+
+    return fail
+
+
+def failing_from_second_call(code: int) -> Callable[..., bool]:
+    """What drops the bucket sweeps, too: let that be, and fail when it is idle."""
+    calls = 0
+
+    def fail(*_: object) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise fault(code)
+        return True
 
     return fail
 
@@ -86,6 +102,28 @@ class TestBroken:
         await until(lambda: bool(opened.faults))
         with pytest.raises(StoreBroken):
             await store.claim(1, "node")
+
+    async def test_a_fault_while_tidying_up_stops_the_store(
+        self, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = await opened()
+        owner = await claimed(store)
+        await owner.append(0, messages(1))
+        monkeypatch.setattr(Garbage, "sweep", failing_from_second_call(sqlite3.SQLITE_IOERR))
+        await drop_all(owner)
+        await until(lambda: bool(opened.faults))
+        with pytest.raises(StoreBroken):
+            await store.claim(1, "node")
+
+    async def test_a_fault_while_a_group_is_run_call_by_call(
+        self, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = await opened()
+        owner = await claimed(store)
+        monkeypatch.setattr(Tables, "release", failing(sqlite3.SQLITE_IOERR_WRITE))
+        with pytest.raises(StoreBroken):
+            await owner.append(0, messages(1, not_before=1 << 63))
+        assert len(opened.faults) == 1
 
     def test_the_default_ends_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
         codes: list[int] = []
@@ -148,6 +186,36 @@ class TestNoRoom:
         found = await store.segments(owner.shard, owner.bucket(), 0, 10_000)
         assert seqs_of(found) == [owner.seq(0), owner.seq(1)]
         assert len(await store.settlements(owner.shard, owner.bucket())) == 1
+
+    async def test_a_group_run_call_by_call_has_its_limits_too(self, opened: Opened) -> None:
+        store = await opened(Limits(reserve_bytes=1 << 60, group_bytes=1))
+        owner = await claimed(store)
+        wrong = UsageKey("t", "q", 1 << 70, "n")
+        results = await together(
+            [
+                partial(store.add_usage, [Usage(wrong, {"acked": 1})]),
+                partial(owner.append, 0, messages(2)),
+                *[partial(owner.settle, number, owner.bucket()) for number in range(5)],
+            ]
+        )
+        kinds = [type(result) for result in results]
+        assert kinds == [OverflowError, StoreRefused, *[list] * 5]
+        assert len(await store.settlements(owner.shard, owner.bucket())) == 5
+
+    async def test_a_full_disk_puts_off_tidying_up(
+        self, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = await opened(Limits(idle_ms=0))
+        owner = await claimed(store)
+        await owner.append(0, messages(1))
+        with monkeypatch.context() as patch:
+            patch.setattr(Garbage, "sweep", failing_from_second_call(sqlite3.SQLITE_FULL))
+            await drop_all(owner)
+            await trio.sleep(0.05)
+            assert opened.sql("SELECT count(*) FROM garbage") == [(1,)]
+        await store.add_usage([])
+        await until(lambda: opened.sql("SELECT count(*) FROM garbage") == [(0,)])
+        assert not opened.faults
 
     async def test_when_nothing_goes_in_all_is_refused(
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 from pushlane_dispatcher.core.effects import (
     Append,
@@ -85,27 +86,21 @@ class Lane:
         deliveries: list[Deliver] = []
         while effects := shard.effects(now):
             for effect in effects:
-                kind = type(effect)
-                if kind is Append:
-                    tables.append(key, effect.segment, effect.opens)  # type: ignore[attr-defined]
-                    shard.appended(effect, now)  # type: ignore[arg-type]
-                elif kind is Settle:
-                    tables.settle(key, effect.rows)  # type: ignore[attr-defined]
-                    shard.settled(effect, now)  # type: ignore[arg-type]
-                elif kind is Deliver:
-                    deliveries.append(effect)  # type: ignore[arg-type]
-                elif kind is Page:
-                    found = tables.segments(
-                        key,
-                        effect.bucket,  # type: ignore[attr-defined]
-                        effect.start,  # type: ignore[attr-defined]
-                        effect.limit,  # type: ignore[attr-defined]
-                    )
-                    shard.paged(effect, found, now)  # type: ignore[arg-type]
-                elif kind is Mark:
-                    tables.mark_bucket(key, effect.bucket)  # type: ignore[attr-defined]
-                elif kind is Drop:
-                    tables.drop_bucket(key, effect.key)  # type: ignore[attr-defined]
+                if type(effect) is Append:
+                    tables.append(key, effect.segment, effect.opens)
+                    shard.appended(effect, now)
+                elif type(effect) is Settle:
+                    tables.settle(key, effect.rows)
+                    shard.settled(effect, now)
+                elif type(effect) is Deliver:
+                    deliveries.append(effect)
+                elif type(effect) is Page:
+                    found = tables.segments(key, effect.bucket, effect.start, effect.limit)
+                    shard.paged(effect, found, now)
+                elif type(effect) is Mark:
+                    tables.mark_bucket(key, effect.bucket)
+                elif type(effect) is Drop:
+                    tables.drop_bucket(key, effect.key)
         return deliveries
 
 
@@ -127,6 +122,10 @@ def turnover(queues: list[Lane], total: int, size: int, calls: int) -> float:
         done += queue.ack(deliveries, singly)
         waiting[id(queue)] = queue.work()
     return done / (time.perf_counter() - began)
+
+
+def once(total: int, size: int, calls: int) -> float:
+    return turnover(fresh(), total, size, calls)
 
 
 def fresh(queues: int = 1, backlog: int = 0) -> list[Lane]:
@@ -169,7 +168,7 @@ def main() -> None:
         ("batches of 64", BATCH, 1, 400_000),
         ("one by one", 1, BATCH, 100_000),
     ):
-        rate = measure(ROUNDS, lambda t=total, s=size, c=calls: turnover(fresh(), t // part, s, c))  # type: ignore[misc]
+        rate = measure(ROUNDS, partial(once, total // part, size, calls))
         verdict = "reached" if rate >= TARGETS[name] else "NOT REACHED"
         print(f"  {name:24s} {rate:10,.0f}   target {TARGETS[name]:,}: {verdict}")
 

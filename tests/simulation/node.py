@@ -178,28 +178,27 @@ class Runner:
             self.turn()
 
     def _begin(self, effect: Effect) -> None:
-        name = type(effect)
-        if name is Deliver:
-            self._deliver(effect)  # type: ignore[arg-type]
-        elif name is Lost:
-            self._lost(effect)  # type: ignore[arg-type]
-        elif name is Published:
-            self._published(effect.ticket)  # type: ignore[attr-defined]
-        elif name is Done:
-            self._done(effect)  # type: ignore[arg-type]
-        elif name is Remember:
-            runs = self._lease_runs(effect.subscription, effect.runs)  # type: ignore[attr-defined]
+        if type(effect) is Deliver:
+            self._deliver(effect)
+        elif type(effect) is Lost:
+            self._lost(effect)
+        elif type(effect) is Published:
+            self._published(effect.ticket)
+        elif type(effect) is Done:
+            self._done(effect)
+        elif type(effect) is Remember:
+            runs = self._lease_runs(effect.subscription, effect.runs)
             self._cache(lambda: self.cluster.leases.grant(self._cache_key, self.node.epoch, runs))
-        elif name is Forget:
-            receipts = [ReceiptRun(*run) for run in effect.receipts]  # type: ignore[attr-defined]
+        elif type(effect) is Forget:
+            receipts = [ReceiptRun(*run) for run in effect.receipts]
             self._cache(
                 lambda: self.cluster.leases.release(self._cache_key, self.node.epoch, receipts)
             )
-        elif name in (Mark, Drop):
-            self.chores.append(effect)  # type: ignore[arg-type]
+        elif isinstance(effect, Mark | Drop):
+            self.chores.append(effect)
             if len(self.chores) == 1:
                 self._later(self._chore)
-        elif name is Transfer:
+        elif type(effect) is Transfer:
             self._later(self._transfer, effect)
         else:
             self.node.flying.append((self, effect))

@@ -53,18 +53,20 @@ class DamagedLog(Exception):
 
 
 def read_log(path: Path) -> list[Record]:
-    """All of a log. What a killed process did not finish writing is left out."""
+    """All of a log: a process under the recorder never ends within a record."""
     return list(_records(path.read_bytes()))
 
 
 def _records(log: bytes) -> Iterator[Record]:
     at, root = 0, ""
-    while at + HEADER.size <= len(log):
+    while at < len(log):
+        if at + HEADER.size > len(log):
+            raise DamagedLog("the log ends within a record")
         number, path_bytes, data_bytes, inode, a = HEADER.unpack_from(log, at)
         at += HEADER.size
         end = at + path_bytes + data_bytes
         if end > len(log):
-            return
+            raise DamagedLog("the log ends within a record")
         path = log[at : at + path_bytes].decode()
         data = log[at + path_bytes : end]
         at = end

@@ -74,12 +74,13 @@ static unsigned char fds[FDS];
 
 /* Logging */
 
+/* The caller may hold the lock. */
 static void die(const char *why) {
     static const char prefix[] = "recorder: ";
     syscall(SYS_write, 2, prefix, sizeof prefix - 1);
     syscall(SYS_write, 2, why, strlen(why));
     syscall(SYS_write, 2, "\n", 1);
-    _exit(99);
+    syscall(SYS_exit_group, 99);
 }
 
 static void put(const void *data, size_t bytes) {
@@ -511,4 +512,14 @@ int fdatasync(int fd) { return watched(fd) ? do_sync(fd) : syscall(SYS_fdatasync
  * so that a store which relies on them is found out. */
 int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned flags) {
     return watched(fd) ? 0 : syscall(SYS_sync_file_range, fd, offset, bytes, flags);
+}
+
+/* Dying */
+
+/* A process may end itself while its threads work, but never between a change and its record. The
+ * lock is not let go of: the thread that waits for it ends here, too. */
+void _exit(int status) {
+    pthread_mutex_lock(&lock);
+    syscall(SYS_exit_group, status);
+    __builtin_unreachable();
 }

@@ -75,6 +75,18 @@ os.write(fd, b"data")
 mark(Crash(1, "after"))
 """
 
+DEATH = """
+import os, sys, threading, time
+def write(name):
+    fd = os.open(sys.argv[1] + "/" + name, os.O_RDWR | os.O_CREAT)
+    for n in range(1_000_000):
+        os.pwrite(fd, bytes([n % 256]) * 400_000, n % 7 * 100_000)
+for name in "abcd":
+    threading.Thread(target=write, args=(name,), daemon=True).start()
+time.sleep(0.02)
+os._exit(7)
+"""
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
@@ -122,6 +134,21 @@ def test_a_memory_map_is_trouble(folder: Path) -> None:
 def test_marks_stand_between_the_writes(folder: Path) -> None:
     kinds = [record.kind for record in run(folder, MARKS)]
     assert kinds == [Kind.BEGIN, Kind.CREATE, Kind.MARK, Kind.WRITE, Kind.MARK]
+
+
+def test_a_process_that_ends_itself_leaves_no_change_without_its_record(folder: Path) -> None:
+    for _ in range(3):
+        compare(run(folder, DEATH), folder / "watched")
+
+
+def test_a_log_that_ends_within_a_record_is_refused(folder: Path) -> None:
+    run(folder, MARKS)
+    log = folder / "log"
+    whole = log.read_bytes()
+    for missing in (1, 30):
+        log.write_bytes(whole[:-missing])
+        with pytest.raises(DamagedLog, match="within a record"):
+            read_log(log)
 
 
 def test_no_marks_without_the_recorder() -> None:

@@ -102,6 +102,11 @@ class Dispatcher:
 
     # Using queues
 
+    def opened(self, tenant: str, name: str) -> OpenQueue | None:
+        """A queue that is open anyway: what `open` would answer without waiting."""
+        found = self._open.get((tenant, name))
+        return found if found is not None and found.running else None
+
     async def open(self, tenant: str, name: str, *, create: bool = False) -> OpenQueue:
         """A queue with all its shards open. `create`: with defaults, when there is none."""
         found = self._open.get((tenant, name))

@@ -49,7 +49,7 @@ from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools
 from pushlane_dispatcher.transfers import Send, Transfers
 from pushlane_leases.interface import StaleEpoch
-from pushlane_storage.interface import Fenced
+from pushlane_storage.interface import Fenced, StoreDamaged
 
 log = logging.getLogger(__name__)
 
@@ -238,6 +238,9 @@ class Engine:
             self._fenced(error)
         except Undecided:
             self.stop(Stop.UNDECIDED)
+        except StoreDamaged as error:
+            log.error("%s: %s", self.shard.key, error)
+            self.stop(Stop.DAMAGED)
         return False
 
     def _tidy_later(self, effect: Mark | Drop) -> None:
@@ -258,10 +261,13 @@ class Engine:
 
     async def _tidy_next(self) -> None:
         effect = self._tidying[0]
-        if isinstance(effect, Mark):
-            await self._store.mark_bucket(self.shard.key, effect.bucket)
-        else:
-            await self._store.drop_bucket(self.shard.key, effect.key)
+        try:
+            if isinstance(effect, Mark):
+                await self._store.mark_bucket(self.shard.key, effect.bucket)
+            else:
+                await self._store.drop_bucket(self.shard.key, effect.key)
+        except StoreDamaged as error:  # what the bucket holds can be served all the same
+            log.error("%s: a bucket stays as it is: %s", self.shard.key, error)
 
     # Reading
 

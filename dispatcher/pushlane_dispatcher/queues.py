@@ -17,6 +17,7 @@ from pushlane_storage.interface import (
     Fenced,
     QueueExists,
     QueueMissing,
+    StoreDamaged,
     StoreRefused,
     StoreUnknown,
     VersionConflict,
@@ -41,7 +42,7 @@ def store_answers(name: str) -> Iterator[None]:
         raise NotFound(f"there is no queue {name}") from None
     except VersionConflict:
         raise Conflict(f"queue {name} was changed meanwhile") from None
-    except (StoreRefused, StoreUnknown, Fenced) as error:
+    except (StoreRefused, StoreUnknown, StoreDamaged, Fenced) as error:
         raise Unavailable(f"the store could not answer for {name}", retry_ms=1_000) from error
 
 

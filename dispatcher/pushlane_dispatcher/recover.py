@@ -19,8 +19,10 @@ from pushlane_dispatcher.core.recovery import (
     needs_heads,
     needs_settlements,
     recover,
+    remember,
 )
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.wanted_marks import wanted_marks
 from pushlane_dispatcher.courier import cache_name
 from pushlane_dispatcher.repeat import until_decided
 from pushlane_dispatcher.tools import Tools
@@ -50,6 +52,7 @@ async def take_over(
     """
     key = ShardKey(row.id, number)
     seal, recovered = recover(rows, epoch)
+    await _read_marks(tools, key, row.config.dedup_window_ms, recovered)
     await until_decided(lambda: tools.store.write_seal(key, seal), tools.settings)
     recovered.leases = await _leases(tools, key, epoch, recovered)
     return Shard(
@@ -67,9 +70,9 @@ async def take_over(
     )
 
 
-async def read_rows(tools: Tools, key: ShardKey, dedup_window_ms: int) -> ShardRows:
+async def read_rows(tools: Tools, key: ShardKey) -> ShardRows:
     """What recovery needs, read after the slot was claimed. Changes nothing."""
-    store, wall = tools.store, tools.clock.wall()
+    store = tools.store
     seals = await store.seals(key)
     buckets = await store.buckets(key)
 
@@ -79,13 +82,26 @@ async def read_rows(tools: Tools, key: ShardKey, dedup_window_ms: int) -> ShardR
     async def settlements_of(bucket: BucketKey) -> list[Settlement]:
         return await store.settlements(key, bucket)
 
-    wanted = [row.key for row in buckets if needs_heads(row, dedup_window_ms, wall)]
+    wanted = [row.key for row in buckets if needs_heads(row)]
     heads = await read_all(heads_of, wanted, tools.settings.recovery_reads)
     unsettled = [row.key for row in buckets if needs_settlements(row)]
     settlements = await read_all(
         settlements_of, [*unsettled, CONTROL], tools.settings.recovery_reads
     )
     return ShardRows(seals, buckets, heads, settlements)
+
+
+async def _read_marks(
+    tools: Tools, key: ShardKey, dedup_window_ms: int, recovered: Recovered
+) -> None:
+    """One bucket after the other is taken in, so that all marks are never there at once."""
+    wall, keep = tools.clock.wall(), tools.bounds.producer_seqs
+    wanted = {row.key: row for row in wanted_marks(recovered, dedup_window_ms, wall, keep)}
+
+    async def take_in(bucket: BucketKey) -> None:
+        remember(recovered, wanted[bucket], await tools.store.heads(key, bucket))
+
+    await read_all(take_in, wanted, tools.settings.recovery_reads)
 
 
 async def read_all(

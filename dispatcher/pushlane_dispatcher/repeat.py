@@ -3,7 +3,9 @@
 Every write of the `Store` is idempotent for the same content, so one with an unknown outcome is
 written again until it is decided. Waiting for ever would block a shard that another owner could
 serve, hence the limit on deciding. Reads and tidying change nothing that anybody waits for to be
-decided: they are repeated for as long as the shard lives.
+decided: they are repeated for as long as the shard lives. Also when the store says that what it
+reads is damaged: a disk that fails for a moment looks the same, and to give up what can't be read
+would lose what is there.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import trio
 
 from pushlane_dispatcher.core.backoff import ceiling
 from pushlane_dispatcher.settings import Settings
-from pushlane_storage.interface import StoreRefused, StoreUnknown
+from pushlane_storage.interface import StoreDamaged, StoreRefused, StoreUnknown
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -44,7 +46,8 @@ async def until_decided(
 ) -> bool:
     """Write until it is durable (True), or refused at every try so far and undone (False).
 
-    A refusal after an unknown outcome decides nothing: the earlier try may have been stored.
+    A refusal after an unknown outcome decides nothing: the earlier try may have been stored. That
+    the owner is `Fenced`, or its rows are damaged (`StoreDamaged`), comes through.
     """
     unknown = False
     with trio.move_on_after(settings.decide_ms / 1000):
@@ -71,5 +74,7 @@ async def until_done(call: Callable[[], Awaitable[T]], settings: Settings) -> T:
             return await call()
         except (StoreUnknown, StoreRefused) as error:
             log.warning("trying again: %r", error)
+        except StoreDamaged as error:
+            log.error("damaged, or the disk is failing; trying again: %r", error)
         await trio.sleep(pause)
     raise AssertionError("unreachable")  # pragma: no cover

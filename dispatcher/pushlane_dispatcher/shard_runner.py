@@ -134,6 +134,32 @@ class ShardRunner:
         self._engine.wake()
         return subscription
 
+    def adopt(
+        self, prefix: str, held: Iterable[Receipts], sink: Sink, credit: int,
+        *, lease_ms: int | None, explicit: bool,
+    ) -> tuple[Subscription, list[Receipts]] | None:  # fmt: skip
+        """Resume a subscription that only the lease cache remembered, as `attach` had it.
+
+        Answers it, and what its client lists but no longer holds. None: nobody knows it.
+        """
+        self._open()
+        found = self.subscription(prefix)
+        if found is None or found.token is not None:
+            return None
+        found.explicit = explicit
+        if lease_ms is not None:
+            found.lease_ms = lease_ms
+        lost = self.resume(found, held, sink)
+        self.credit(found, credit)
+        return found, lost
+
+    @property
+    def ready(self) -> bool:
+        """Something could be granted at once, if somebody had credit."""
+        return not self._shard.config.paused and any(
+            lane.ready for lane in self._shard.window.order
+        )
+
     def subscription(self, prefix: str) -> Subscription | None:
         """Whose receipts begin like this: attached here, or known to the lease cache."""
         return self._shard.consumers.subscriptions.get(prefix)

@@ -150,7 +150,7 @@ class Shards:
         """None: the slot was claimed anew meanwhile."""
         tools, slot, row = self._tools, held.slot, held.row
         epoch = await self._claim(slot, held.key)
-        rows = await read_rows(tools, held.key, row.config.dedup_window_ms)
+        rows = await read_rows(tools, held.key)
         if slot.epoch != epoch:
             return None
         slot.used.add(held.key)

@@ -9,6 +9,7 @@ class Stop(Enum):
     FENCED = "somebody else owns the slot"
     STALE = "the lease cache knows a newer owner"
     UNDECIDED = "the store did not say in time what became of a write"
+    DAMAGED = "what the store keeps of this shard is damaged"
     CANCELLED = "the dispatcher was stopped"
 
     @property
@@ -19,4 +20,4 @@ class Stop(Enum):
     @property
     def gives_up(self) -> bool:
         """Whether the slot's epoch is spent with it."""
-        return self in (Stop.FENCED, Stop.STALE, Stop.UNDECIDED)
+        return self in (Stop.FENCED, Stop.STALE, Stop.UNDECIDED, Stop.DAMAGED)

@@ -28,6 +28,21 @@ CONTROL = BucketKey(-1, 0, 0)
 """The partition of the settlement log that speaks of a whole shard: purges."""
 
 
+class MarkSummary(msgspec.Struct, array_like=True, frozen=True):
+    """What the dedup marks of a closed bucket are about.
+
+    A backlog may hold millions of marks, nearly all of which nobody will ever need: by this a new
+    owner reads those that matter, and knows which drained buckets can be dropped.
+    """
+
+    ids: int = 0
+    """Messages with a dedup id of their publisher's."""
+    transfers: int = 0
+    """Messages that came from another queue: their ids are remembered for longer."""
+    producers: dict[str, tuple[int, int]] | None = {}
+    """By name: how many messages it numbered, and the highest number. None: too many to list."""
+
+
 class Bucket(msgspec.Struct, frozen=True):
     """A bucket's row. What stands behind `closed` is only true once it is closed."""
 
@@ -40,3 +55,4 @@ class Bucket(msgspec.Struct, frozen=True):
     size: int = 0
     last_at: int = 0
     """When its newest message was published (wall clock): retention and dedup windows."""
+    marks: MarkSummary = MarkSummary()

@@ -168,6 +168,7 @@ def merge(old: Bucket, new: Bucket) -> Bucket:
         count=counts.count,
         size=counts.size,
         last_at=counts.last_at,
+        marks=counts.marks,
     )
 
 

@@ -21,14 +21,24 @@ class DamagedSegment(Exception):
 
 
 class DedupMark(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What makes one stored message recognisable when it is published again."""
+    """What makes stored messages recognisable when they are published again.
+
+    One mark stands for one message with a dedup id, or for a run of messages that a producer
+    numbered one after the other.
+    """
 
     seq: int
     published_at: int
+    """Of a run: when its last message was."""
     key: str | None = None
     dedup: str | None = None
     producer: str | None = None
     producer_seq: int = 0
+    count: int = 1
+
+    def cut(self, end: int) -> "DedupMark":
+        """The part before a seq."""
+        return msgspec.structs.replace(self, count=min(self.count, end - self.seq))
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -73,8 +83,22 @@ _marks = msgspec.msgpack.Decoder(list[DedupMark])
 
 def marks_of(first: int, messages: list[Message]) -> Iterator[DedupMark]:
     """The dedup marks of messages that stand from seq `first` on."""
+    producer, number, count, at = None, 0, 0, 0
     for seq, message in enumerate(messages, first):
-        if message.dedup is not None or message.producer is not None:
+        if message.dedup is None and message.producer is not None:
+            if message.producer == producer and message.producer_seq == number + count:
+                count += 1
+                at = message.published_at
+                continue
+            if count:
+                yield DedupMark(seq - count, at, None, None, producer, number, count)
+            producer, number, count = message.producer, message.producer_seq, 1
+            at = message.published_at
+            continue
+        if count:
+            yield DedupMark(seq - count, at, None, None, producer, number, count)
+            producer, count = None, 0
+        if message.dedup is not None:
             yield DedupMark(
                 seq,
                 message.published_at,
@@ -83,6 +107,9 @@ def marks_of(first: int, messages: list[Message]) -> Iterator[DedupMark]:
                 message.producer,
                 message.producer_seq,
             )
+    if count:
+        end = first + len(messages)
+        yield DedupMark(end - count, at, None, None, producer, number, count)
 
 
 def head_of(segment: Segment) -> SegmentHead:
@@ -121,7 +148,7 @@ def _numbers(row: PackedSegment) -> tuple[int, int, int, int]:
 
 
 def _checksum(numbers: tuple[int, int, int, int], marks: bytes, payload: bytes) -> int:
-    prefix = b"%d %d %d %d %d " % (FORMAT, *numbers)
+    prefix = b"%d %d %d %d %d %d " % (FORMAT, *numbers, len(marks))
     return zlib.crc32(payload, zlib.crc32(marks, zlib.crc32(prefix)))
 
 

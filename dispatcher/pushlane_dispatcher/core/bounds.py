@@ -47,6 +47,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Producers whose sequences are remembered; beyond it new ones are `throttled`."""
     producer_seqs: int = 1_024
     """Sequence numbers remembered per producer."""
+    bucket_producers: int = 512
+    """Producers that a bucket's row names; of one with more, all marks are read at recovery."""
+    drained_buckets: int = 16
+    """Drained buckets kept although nobody needs their marks: `explain` still knows their ends."""
     subscriptions: int = 10_000
     """Subscriptions of one shard; beyond it `throttled`."""
     credit: int = 10_000

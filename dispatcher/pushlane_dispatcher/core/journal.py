@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pushlane.wire.errors import BadRequest, PushlaneError, Throttled, TooLarge, Unavailable
 from pushlane.wire.limits import DEFAULT_LANE
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.core.dedup import TRANSFER, Dedup, First
+from pushlane_dispatcher.core.dedup import Dedup
 from pushlane_dispatcher.core.effects import Append, Effect, Published, PublishTicket
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
+from pushlane_dispatcher.core.marks import Marks
+from pushlane_dispatcher.core.numbers import Place
 from pushlane_storage.bucket import Bucket, BucketKey
 from pushlane_storage.message import MESSAGE_OVERHEAD, Message, size_of
-from pushlane_storage.segment import Segment
+from pushlane_storage.segment import Segment, marks_of
 from pushlane_storage.seq import counter_of, make_seq
 
 MakeRoom = Callable[[int, int], PushlaneError | None]
@@ -57,11 +59,18 @@ class Journal:
             or self.pending_size * 2 >= bounds.pending_bytes
         )
 
-    def publish_plain(self, messages: list[Message], ticket: PublishTicket, size: int) -> None:
-        """Messages for the default lane that carry no id and for which there is room."""
+    def publish_plain(
+        self, messages: list[Message], ticket: PublishTicket, size: int, now: int
+    ) -> None:
+        """Plain messages (see `plain_size`), all of them new, for which there is room."""
         lane = self._get_lane(DEFAULT_LANE)
         first = make_seq(lane.epoch, lane.counter)
         count = len(messages)
+        producer = messages[0].producer
+        if producer is not None:
+            lane.marked = True
+            low = messages[0].producer_seq
+            self.dedup.pending_run(producer, low, count, DEFAULT_LANE, first, now)
         ticket.seqs.extend(range(first, first + count))
         lane.counter += count
         lane.pending += messages
@@ -72,13 +81,19 @@ class Journal:
         ticket.waits += 1
 
     def plain_size(self, messages: Sequence[Message]) -> int | None:
-        """The size of messages that need no closer look; None when one of them does."""
+        """The size of messages that need no closer look; None when one of them does.
+
+        They may be numbered, one after the other, by one producer.
+        """
         size = 0
         biggest = self.max_message_bytes
+        producer, number = messages[0].producer, messages[0].producer_seq
+        step = 0 if producer is None else 1
         for message in messages:
             body = len(message.body)
             if (
-                message.producer is not None
+                message.producer != producer
+                or message.producer_seq != number
                 or message.dedup is not None
                 or message.key is not None
                 or message.headers is not None
@@ -88,6 +103,7 @@ class Journal:
             ):
                 return None
             size += body
+            number += step
         return size + len(messages) * MESSAGE_OVERHEAD
 
     def full(self, count: int, size: int) -> bool:
@@ -126,15 +142,14 @@ class Journal:
             self._lanes[number].tickets.append((seq, ticket))
             ticket.waits += 1
 
-    @staticmethod
-    def _repeat(first: First, ticket: PublishTicket, index: int) -> None:
-        if first.stored:
+    def _repeat(self, first: Place, ticket: PublishTicket, index: int) -> None:
+        if self.dedup.is_stored(first):
             ticket.seqs.append(first.seq)
-            ticket.duplicates[index] = (first.lane, first.seq)
+            ticket.duplicates[index] = first
         else:
             ticket.seqs.append(-1)
             ticket.waits += 1
-            first.wait(ticket, index)
+            self.dedup.wait(first, ticket, index)
 
     def _refuse(self, message: Message, lane: int, size: int) -> PushlaneError | None:
         if len(message.body) > self.max_message_bytes:
@@ -180,11 +195,6 @@ class Journal:
         append = Append(lane, bucket, segment, opens, size, lane.plain, lane.marked)
         bucket.assigned += len(messages)
         bucket.assigned_size += size
-        if lane.marked:
-            bucket.transfers = bucket.transfers or any(
-                message.dedup is not None and message.dedup.startswith(TRANSFER)
-                for message in messages
-            )
         if not lane.pending:
             append.tickets = [ticket for _, ticket in lane.tickets]
             lane.tickets = []
@@ -220,7 +230,8 @@ class Journal:
         if lane.open is not None:
             return lane.open, None
         lane.last_start = max(wall, lane.last_start + 1)
-        bucket = LiveBucket(BucketKey(lane.number, lane.epoch, lane.last_start), first, now)
+        key = BucketKey(lane.number, lane.epoch, lane.last_start)
+        bucket = LiveBucket(key, first, now, Marks(self._bounds.bucket_producers))
         lane.open = bucket
         lane.buckets.append(bucket)
         return bucket, bucket.row()
@@ -257,10 +268,11 @@ class Journal:
         self.pending_messages -= count
         self.pending_size -= append.size
         if append.marked:
-            for seq, message in enumerate(segment.messages, segment.first):
-                for ticket, index in self.dedup.stored(message):
-                    ticket.seqs[index] = seq
-                    ticket.duplicates[index] = (append.lane.number, seq)
+            bucket.marks.add(marks_of(segment.first, segment.messages))
+            for place, waiters in self.dedup.stored(append.lane.number, segment.first, count):
+                for ticket, index in waiters:
+                    ticket.seqs[index] = place.seq
+                    ticket.duplicates[index] = place
                     self.release(ticket)
         for ticket in append.tickets:
             self.release(ticket)
@@ -302,7 +314,7 @@ class Journal:
 
     def _fail(self, lane: Lane, first: int, messages: Iterable[Message]) -> None:
         for seq, message in enumerate(messages, first):
-            for ticket, index in self.dedup.failed(message, seq):
+            for ticket, index in self.dedup.failed(message, lane.number, seq):
                 ticket.failed[index] = Unavailable("the store refused the first one")
                 self.release(ticket)
 

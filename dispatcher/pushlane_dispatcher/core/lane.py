@@ -13,7 +13,8 @@ from heapq import heapify, heappop, heappush
 
 from pushlane_dispatcher.core.effects import Append, PublishTicket
 from pushlane_dispatcher.core.entry import Entry
-from pushlane_storage.bucket import Bucket, BucketKey
+from pushlane_dispatcher.core.marks import Marks
+from pushlane_storage.bucket import Bucket, BucketKey, MarkSummary
 from pushlane_storage.message import Message
 from pushlane_storage.seq import make_seq
 from pushlane_storage.settlement import BucketState
@@ -23,11 +24,11 @@ class LiveBucket:
     """A bucket that is not drained yet, as its owner knows it."""
 
     __slots__ = (
-        "assigned", "assigned_size", "closed", "count", "first", "key", "last_at",
-        "noted", "opened_at", "rolled", "rows", "size", "state", "transfers",
+        "assigned", "assigned_size", "closed", "count", "first", "key", "last_at", "marks",
+        "noted", "opened_at", "rolled", "rows", "size", "state",
     )  # fmt: skip
 
-    def __init__(self, key: BucketKey, first: int, opened_at: int) -> None:
+    def __init__(self, key: BucketKey, first: int, opened_at: int, marks: Marks) -> None:
         self.key = key
         self.first = first
         self.opened_at = opened_at
@@ -41,8 +42,7 @@ class LiveBucket:
         self.closed = False
         """Rolled, and all of it stored."""
         self.last_at = 0
-        self.transfers = False
-        """It holds messages that came from another queue: their marks are kept for longer."""
+        self.marks = marks
         self.state = BucketState()
         self.rows = 0
         """Settlement rows since its last checkpoint."""
@@ -63,8 +63,9 @@ class LiveBucket:
         return self.closed and self.state.settled.count == self.count
 
     def row(self, drained: bool = False) -> Bucket:
+        marks = self.marks.summary() if self.closed else MarkSummary()
         return Bucket(
-            self.key, self.first, self.closed, drained, self.count, self.size, self.last_at
+            self.key, self.first, self.closed, drained, self.count, self.size, self.last_at, marks
         )
 
 
@@ -99,7 +100,7 @@ class Lane:
         self.pending: list[Message] = []
         self.pending_size = 0
         self.plain = True
-        """Nothing pending has a key, a delay, an expiry, headers or an id."""
+        """Nothing pending has a key, a delay, an expiry, headers or a dedup id."""
         self.marked = False
         """Something pending has a dedup id or a producer."""
         self.tickets: list[tuple[int, PublishTicket]] = []

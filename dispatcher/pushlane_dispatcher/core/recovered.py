@@ -19,7 +19,6 @@ class RecoveredBucket(msgspec.Struct):
     row: Bucket
     """With the counts that exist: what lies beyond a seal is not counted."""
     state: BucketState
-    marks: list[DedupMark] = []
 
 
 class RecoveredLease(msgspec.Struct):
@@ -51,6 +50,8 @@ class Recovered(msgspec.Struct):
     """Not drained, by lane and first seq."""
     drained: list[Bucket] = []
     """Drained and not dropped yet."""
-    drained_marks: list[tuple[int, DedupMark]] = []
-    """(lane, mark) of drained buckets that are younger than the dedup window."""
+    marks: list[tuple[int, DedupMark]] = []
+    """(lane, mark) of all that was looked at, in any order."""
+    floors: dict[str, int] = {}
+    """By producer: up to which number nothing was looked at."""
     leases: list[RecoveredLease] = []

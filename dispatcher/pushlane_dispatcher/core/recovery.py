@@ -3,15 +3,18 @@
 For each older epoch that no seal speaks of yet, this finds where the gap-free stored prefix of
 each lane ends and which settlement flush was the last whole one. Whatever lies beyond was never
 confirmed to anybody, and from the seal on it does not exist.
+
+Segments are looked at only where a bucket was cut off. Which of the others hold dedup marks that
+still count is for `wanted_marks` to say: a backlog may have millions of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS
+from pushlane_dispatcher.core.marks import summarize
 from pushlane_dispatcher.core.recovered import Recovered, RecoveredBucket
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey
 from pushlane_storage.seal import Seal, Seals
@@ -26,15 +29,14 @@ class ShardRows(msgspec.Struct):
     seals: list[Seal]
     buckets: list[Bucket]
     heads: dict[BucketKey, list[SegmentHead]]
-    """Of the buckets for which `needs_heads` says so."""
+    """Of the buckets that are not closed."""
     settlements: dict[BucketKey, list[Settlement]]
     """Of the undrained buckets and `CONTROL`."""
 
 
-def needs_heads(bucket: Bucket, dedup_window_ms: int, wall: int) -> bool:
-    """Whether a bucket's segments are read: it was cut off, or its dedup marks still count."""
-    window = max(dedup_window_ms, TRANSFER_WINDOW_MS)
-    return not bucket.closed or bucket.last_at > wall - window
+def needs_heads(bucket: Bucket) -> bool:
+    """Whether a bucket's segments are read: it was cut off."""
+    return not bucket.closed
 
 
 def needs_settlements(bucket: Bucket) -> bool:
@@ -50,16 +52,15 @@ def recover(rows: ShardRows, epoch: int) -> tuple[Seal, Recovered]:
     purges = _purges(rows.settlements.get(CONTROL, ()), flushes)
     recovered = Recovered(max((seal.owner for seal in rows.seals), default=0))
     for bucket in existing:
-        marks = _marks(rows.heads.get(bucket.key, ()), bucket)
         if bucket.drained:
             recovered.drained.append(bucket)
-            recovered.drained_marks += [(bucket.key.lane, mark) for mark in marks]
             continue
         state = fold(_valid(rows.settlements.get(bucket.key, ()), flushes))
         purge = purges.get(bucket.key.lane)
         if purge is not None:
             state.purge(purge, bucket.first, bucket.first + bucket.count - 1)
-        recovered.buckets.append(RecoveredBucket(bucket, state, marks))
+        recovered.buckets.append(RecoveredBucket(bucket, state))
+        remember(recovered, bucket, rows.heads.get(bucket.key, ()))
     recovered.buckets.sort(key=lambda found: (found.row.key.lane, found.row.first))
     seal = Seal(
         epoch,
@@ -152,18 +153,32 @@ def _shorten(bucket: Bucket, count: int, heads: Iterable[SegmentHead]) -> Bucket
     """A bucket's row with the counts that exist."""
     if bucket.closed and count == bucket.count:
         return bucket
+    if bucket.closed:  # by an owner that was none any more: nobody looked at its segments
+        return msgspec.structs.replace(
+            bucket, count=count, size=bucket.size * count // bucket.count
+        )
     inside = [head for head in heads if head.first < bucket.first + count]
-    return msgspec.structs.replace(
+    shorter = msgspec.structs.replace(
         bucket,
         count=count,
         size=sum(head.size for head in inside),
         last_at=max((head.last_at for head in inside), default=0),
     )
+    summary = summarize(existing_marks(shorter, inside))
+    return msgspec.structs.replace(shorter, marks=summary)
 
 
-def _marks(heads: Iterable[SegmentHead], bucket: Bucket) -> list[DedupMark]:
+def remember(recovered: Recovered, bucket: Bucket, heads: Iterable[SegmentHead]) -> None:
+    """Take in the marks of what exists of a bucket."""
+    recovered.marks += [(bucket.key.lane, mark) for mark in existing_marks(bucket, heads)]
+
+
+def existing_marks(bucket: Bucket, heads: Iterable[SegmentHead]) -> Iterator[DedupMark]:
     end = bucket.first + bucket.count
-    return [mark for head in heads for mark in head.marks if mark.seq < end]
+    for head in heads:
+        for mark in head.marks:
+            if mark.seq < end:
+                yield mark if mark.seq + mark.count <= end else mark.cut(end)
 
 
 def _purges(control: Iterable[Settlement], flushes: dict[int, int]) -> dict[int, Purge]:

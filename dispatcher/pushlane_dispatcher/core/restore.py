@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pushlane_dispatcher.core.dedup import TRANSFER
-from pushlane_dispatcher.core.effects import Drop
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
 from pushlane_dispatcher.core.life import State
+from pushlane_dispatcher.core.marks import Marks
 from pushlane_dispatcher.core.recovered import Recovered, RecoveredBucket, RecoveredLease
 from pushlane_dispatcher.core.subscription import Subscription
 
@@ -28,19 +27,14 @@ receipt settle another message.
 def restore(shard: Shard, recovered: Recovered, now: int) -> None:
     """Fill a fresh shard. Effects that this asks for stand in its list like all others."""
     wall = now + shard.offset
-    marks = list(recovered.drained_marks)
     for found in recovered.buckets:
-        bucket = _restore_bucket(shard, found, now)
-        marks += [(bucket.key.lane, mark) for mark in found.marks]
+        _restore_bucket(shard, found, now)
     for row in recovered.drained:
-        transfers = any(
-            mark.dedup is not None and mark.dedup.startswith(TRANSFER)
-            for lane, mark in recovered.drained_marks
-            if lane == row.key.lane and row.first <= mark.seq < row.first + row.count
-        )
-        shard.drop_later(Drop(row.key), row.last_at, transfers, now)
-    for lane_number, mark in sorted(marks, key=lambda item: item[1].published_at):
+        shard.drop_later(row, now)
+    for lane_number, mark in sorted(recovered.marks, key=lambda item: item[1].published_at):
         shard.dedup.restore(mark, lane_number, now, wall)
+    for producer, number in recovered.floors.items():
+        shard.dedup.restore_floor(producer, number)
     for lease in recovered.leases:
         if lease.owner == recovered.predecessor:
             _restore_lease(shard, lease, now, wall)
@@ -49,19 +43,17 @@ def restore(shard: Shard, recovered: Recovered, now: int) -> None:
             shard.close(lane, bucket, now)
 
 
-def _restore_bucket(shard: Shard, found: RecoveredBucket, now: int) -> LiveBucket:
+def _restore_bucket(shard: Shard, found: RecoveredBucket, now: int) -> None:
     row = found.row
     lane = shard.window.lane(row.key.lane)
-    bucket = LiveBucket(row.key, row.first, now)
+    marks = Marks(shard.bounds.bucket_producers, row.marks)
+    bucket = LiveBucket(row.key, row.first, now, marks)
     bucket.assigned = bucket.count = row.count
     bucket.assigned_size = bucket.size = row.size
     bucket.last_at = row.last_at
     bucket.rolled = True
     bucket.closed = row.closed
     bucket.state = found.state
-    bucket.transfers = any(
-        mark.dedup is not None and mark.dedup.startswith(TRANSFER) for mark in found.marks
-    )
     lane.buckets.append(bucket)
     lane.cursor = min(lane.cursor, row.first)
     shard.overflow.recount(bucket)
@@ -71,7 +63,6 @@ def _restore_bucket(shard: Shard, found: RecoveredBucket, now: int) -> LiveBucke
         entry.attempts, entry.error = leaving.attempts, leaving.error
         shard.life.born(State.LEAVING)
         shard.departures.decided(entry)
-    return bucket
 
 
 def _bare(lane: Lane, seq: int, state: State, now: int) -> Entry:

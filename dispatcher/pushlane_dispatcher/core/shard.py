@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, TRANSFER_WINDOW_MS, Bounds
+from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, Bounds
 from pushlane_dispatcher.core.consumers import Consumers
 from pushlane_dispatcher.core.dedup import Dedup
 from pushlane_dispatcher.core.departures import REDRIVEN, Departures
+from pushlane_dispatcher.core.drops import Drops
 from pushlane_dispatcher.core.effects import (
     Append,
     Done,
-    Drop,
     Effect,
     Fetch,
     Mark,
@@ -46,7 +46,7 @@ from pushlane_dispatcher.core.restore import restore
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
-from pushlane_storage.bucket import ShardKey
+from pushlane_storage.bucket import Bucket, ShardKey
 from pushlane_storage.interface import Due
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
@@ -79,7 +79,7 @@ class Shard:
         self._effects: list[Effect] = []
         self.life = Life()
         self.window = Window(bounds, epoch, self.life, self._effects)
-        self.dedup = Dedup(bounds, config.dedup_window_ms)
+        self.dedup = Dedup(bounds, config.dedup_window_ms, self.window.stored_before)
         self.journal = Journal(
             bounds, self._effects, self.window.lanes, self.window.lane, self.dedup
         )
@@ -93,8 +93,7 @@ class Shard:
             bounds, epoch, self._effects, self.life, self.log, self.window, self.verdicts, cached
         )
         self.overflow = Overflow(bounds, self.life, self.journal, self.window, self.verdicts)
-        self._drops: list[tuple[int, Drop]] = []
-        """Drained buckets, and when their dedup marks are no longer needed."""
+        self._drops = Drops(bounds, self._effects, self.dedup)
         self.configure(config, dead_letter)
         self.window.scheduled_until = now + offset + bounds.horizon_ms
         restore(self, recovered, now)
@@ -145,8 +144,8 @@ class Shard:
         ticket = PublishTicket([], lanes, token)
         wall = now + self.offset
         size = self.journal.plain_size(messages) if lanes is None else None
-        if size is not None and self._fits(len(messages), size):
-            self.journal.publish_plain(messages, ticket, size)
+        if size is not None and self._fits(len(messages), size) and self._new(messages[0], now):
+            self.journal.publish_plain(messages, ticket, size, now)
             return ticket
 
         def make_room(count: int, size: int) -> Any:
@@ -159,6 +158,10 @@ class Shard:
 
     def _fits(self, count: int, size: int) -> bool:
         return not self.journal.full(count, size) and self.overflow.has_room(count, size)
+
+    def _new(self, first: Message, now: int) -> bool:
+        """Whether neither it nor what its producer numbered after it can be a repeat."""
+        return first.producer is None or self.dedup.all_new(first.producer, first.producer_seq, now)
 
     def appended(self, append: Append, now: int) -> None:
         """A flush is stored."""
@@ -361,13 +364,12 @@ class Shard:
             if bucket is not None and not lane.flights and self.journal.outgrown(bucket, now):
                 self.journal.roll(lane, bucket)
                 self.close(lane, bucket, now)
-        while self._drops and self._drops[0][0] <= now:
-            self._effects.append(self._drops.pop(0)[1])
+        self._drops.tick(now)
 
     def wake_at(self) -> int | None:
         """Monotonic: when `tick` has something to do next; None: not before the next event."""
         times = [self.consumers.timers.next(), self.consumers.idle.next_steal()]
-        times.append(self.departures.next_retry())
+        times += [self.departures.next_retry(), self._drops.next()]
         walls = [self.window.next_due(), self.window.next_read()]
         if not self.clock_suspect:
             walls.append(self.window.next_expiry)
@@ -377,8 +379,6 @@ class Shard:
             for lane in self.window.order
             if lane.open is not None and not lane.flights
         ]
-        if self._drops:
-            times.append(self._drops[0][0])
         return min((time for time in times if time is not None), default=None)
 
     # Buckets
@@ -390,17 +390,13 @@ class Shard:
             self._effects.append(Mark(bucket.row()))
         if bucket.drained and bucket in lane.buckets:
             lane.buckets.remove(bucket)
-            self._effects.append(Mark(bucket.row(drained=True)))
-            self.drop_later(Drop(bucket.key), bucket.last_at, bucket.transfers, now)
+            row = bucket.row(drained=True)
+            self._effects.append(Mark(row))
+            self.drop_later(row, now)
 
-    def drop_later(self, drop: Drop, last_at: int, transfers: bool, now: int) -> None:
-        """Drop a drained bucket once nobody needs its dedup marks."""
-        window = self.config.dedup_window_ms
-        if transfers:
-            window = max(window, TRANSFER_WINDOW_MS)
-        age = 0 if self.clock_suspect else max(0, now + self.offset - last_at)
-        self._drops.append((now + max(0, window - age), drop))
-        self._drops.sort(key=lambda item: item[0])
+    def drop_later(self, drained: Bucket, now: int) -> None:
+        age = 0 if self.clock_suspect else max(0, now + self.offset - drained.last_at)
+        self._drops.add(drained, age, now)
 
     # Asking
 

@@ -22,6 +22,7 @@ from pushlane_storage.interface import Due
 from pushlane_storage.message import MESSAGE_OVERHEAD, Message, size_of
 from pushlane_storage.ranges import Range
 from pushlane_storage.segment import Segment
+from pushlane_storage.seq import make_seq
 from pushlane_storage.settlement import Void
 
 FETCHES = 4
@@ -75,6 +76,11 @@ class Window:
             found.cursor = found.stored
             self.order = sorted(self.lanes.values(), key=lambda lane: -lane.number)
         return found
+
+    def stored_before(self, lane: int) -> int:
+        """Everything below this seq is stored. A lane that is new has only what others stored."""
+        found = self.lanes.get(lane)
+        return make_seq(self._epoch, 0) if found is None else found.stored
 
     # Coming in
 

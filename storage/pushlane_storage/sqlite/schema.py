@@ -52,7 +52,8 @@ CREATE TABLE shard (
     UNIQUE (queue_id, number)
 );
 
--- `first` is NULL until the segment that opens the bucket has landed. `checksum` covers the row.
+-- `first` is NULL until the segment that opens the bucket has landed. `marks` is what its dedup
+-- marks are about, once it is closed. `checksum` covers the row.
 CREATE TABLE bucket (
     id INTEGER PRIMARY KEY,
     shard INTEGER NOT NULL,
@@ -66,6 +67,7 @@ CREATE TABLE bucket (
     size INTEGER NOT NULL DEFAULT 0,
     last_at INTEGER NOT NULL DEFAULT 0,
     checksum INTEGER NOT NULL DEFAULT 0,
+    marks BLOB,
     UNIQUE (shard, lane, epoch, start)
 );
 

@@ -22,8 +22,8 @@ from pushlane_storage.slot import slot_of
 from pushlane_storage.sqlite.bulk import Bulk
 from pushlane_storage.sqlite.log_rows import (
     BUCKET_COLUMNS,
-    bucket_checksum,
     bucket_of,
+    bucket_values,
     checksum_of,
     pack_seal,
     pack_settlement,
@@ -140,6 +140,11 @@ class ShardRows:
         assert {row.bucket for row in rows} == set(first.parts), "a flush is all of its parts"
         for row in rows:
             assert (row.owner, row.n, row.parts) == (first.owner, first.n, first.parts)
+        self.settle_rows(shard, rows)
+
+    def settle_rows(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
+        """Rows of one flush, as far as they are not there yet."""
+        first = rows[0]
         self._slots.check(slot_of(shard), first.owner)
         number = (first.owner, first.n)
         new: list[tuple[Place, bytes]] = []
@@ -191,17 +196,8 @@ class ShardRows:
             return
         self._connection.execute(
             "UPDATE bucket SET first = ?, closed = ?, drained = ?, count = ?, size = ?,"
-            " last_at = ?, checksum = ? WHERE id = ?",
-            (
-                row.first,
-                row.closed,
-                row.drained,
-                row.count,
-                row.size,
-                row.last_at,
-                bucket_checksum(row),
-                place.id,
-            ),
+            " last_at = ?, checksum = ?, marks = ? WHERE id = ?",
+            (*bucket_values(row), place.id),
         )
 
     def _row(self, place: Place) -> Bucket | None:

@@ -36,9 +36,16 @@ from pushlane_dispatcher.core.effects import (
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.recovered import RecoveredLease
-from pushlane_dispatcher.core.recovery import ShardRows, needs_heads, needs_settlements, recover
+from pushlane_dispatcher.core.recovery import (
+    ShardRows,
+    needs_heads,
+    needs_settlements,
+    recover,
+    remember,
+)
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.core.wanted_marks import wanted_marks
 from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
 from pushlane_storage.interface import Due
 from pushlane_storage.memory import MemoryTables
@@ -100,6 +107,8 @@ class Rig:
         self.consumers: dict[Subscription, Consumer] = {}
         self.epoch = 0
         self.seal: Seal | None = None
+        self.read_marks: list[Bucket] = []
+        """Closed buckets whose marks were read at the last opening."""
         self.shard = self.open()
 
     @property
@@ -114,6 +123,10 @@ class Rig:
         seal, recovered = recover(self.rows(), self.epoch)
         self.tables.write_seal(self.key, seal)
         self.seal = seal
+        window, keep = self.config.dedup_window_ms, self.bounds.producer_seqs
+        self.read_marks = wanted_marks(recovered, window, self.wall, keep)
+        for row in self.read_marks:
+            remember(recovered, row, self.tables.heads(self.key, row.key))
         recovered.leases = list(self.cache.values())
         return Shard(
             self.key,
@@ -132,8 +145,7 @@ class Rig:
     def rows(self) -> ShardRows:
         tables, key = self.tables, self.key
         buckets = tables.buckets(key)
-        window = self.config.dedup_window_ms
-        heads = [bucket.key for bucket in buckets if needs_heads(bucket, window, self.wall)]
+        heads = [bucket.key for bucket in buckets if needs_heads(bucket)]
         parts = [bucket.key for bucket in buckets if needs_settlements(bucket)]
         return ShardRows(
             tables.seals(key),

@@ -4,8 +4,9 @@ import pytest
 
 from pushlane.wire.errors import Conflict, Throttled, Unavailable
 from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS, Bounds
-from pushlane_dispatcher.core.dedup import TRANSFER, Dedup, First
+from pushlane_dispatcher.core.dedup import TRANSFER, Dedup
 from pushlane_dispatcher.core.effects import Append, PublishTicket
+from pushlane_dispatcher.core.numbers import Place
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.segment import DedupMark
@@ -314,18 +315,130 @@ def test_an_id_that_was_used_again_after_its_window_names_the_newer_one() -> Non
     assert duplicates(rig.publish("c", dedup="d")) == {0: (LANE, second.seqs[0])}
 
 
+def stored_all(lane: int) -> int:
+    return 1 << 62
+
+
 def test_marks_may_be_restored_in_any_order() -> None:
-    dedup = Dedup(Bounds(producer_seqs=2), 1_000)
+    dedup = Dedup(Bounds(producer_seqs=2), 1_000, stored_all)
     for at, number in enumerate([5, 6, 7, 8, 1, 2, 3]):
         dedup.restore(DedupMark(number, at, producer="p", producer_seq=number), LANE, 0, 10)
     for number in range(1, 9):
         found = dedup.find(Message(b"", 0, producer="p", producer_seq=number), 0)
-        assert isinstance(found, Conflict | First)
+        assert isinstance(found, Conflict | Place)
         assert isinstance(found, Conflict) or found.seq == number
 
 
+def test_of_a_number_that_was_stored_twice_the_newer_place_counts() -> None:
+    dedup = Dedup(Bounds(), 1_000, stored_all)
+    dedup.restore(DedupMark(10, 1, producer="p", producer_seq=1, count=4), LANE, 0, 10)
+    dedup.restore(DedupMark(20, 2, producer="p", producer_seq=2, count=2), LANE, 0, 10)
+    places = [
+        dedup.find(Message(b"", 0, producer="p", producer_seq=number), 0) for number in range(1, 5)
+    ]
+    assert places == [(LANE, 10), (LANE, 20), (LANE, 21), (LANE, 13)]
+
+
+def test_a_floor_is_for_producers_that_are_known() -> None:
+    dedup = Dedup(Bounds(), 1_000, stored_all)
+    dedup.restore(DedupMark(10, 1, producer="p", producer_seq=7), LANE, 0, 10)
+    dedup.restore_floor("p", 5)
+    dedup.restore_floor("p", 3)
+    dedup.restore_floor("other", 5)
+    assert isinstance(dedup.find(Message(b"", 0, producer="p", producer_seq=5), 0), Conflict)
+    assert dedup.find(Message(b"", 0, producer="p", producer_seq=6), 0) is None
+    assert dedup.producers == 1
+
+
 def test_messages_without_ids_are_not_remembered() -> None:
-    dedup = Dedup(Bounds(), 1_000)
+    dedup = Dedup(Bounds(), 1_000, stored_all)
     message = Message(b"", 0)
     assert dedup.find(message, 0) is None
-    assert dedup.stored(message) == dedup.failed(message, 1) == []
+    assert dedup.stored(LANE, 1, 1) == dedup.failed(message, LANE, 1) == []
+
+
+# Batches that a producer numbered
+
+
+NOW = Rig().wall
+
+
+def numbered(low: int, count: int, producer: str = "p") -> list[Message]:
+    return [Message(b"x", NOW, producer=producer, producer_seq=low + n) for n in range(count)]
+
+
+def test_a_batch_is_stored_and_recognised_as_a_whole() -> None:
+    rig = Rig()
+    first = rig.send(numbered(1, 5))
+    second = rig.send(numbered(6, 5))
+    assert rig.stats.stored == 10
+    repeat = rig.send(numbered(4, 4))
+    where = [*first.seqs[3:], *second.seqs[:2]]
+    assert duplicates(repeat) == {n: (LANE, seq) for n, seq in enumerate(where)}
+    assert duplicates(rig.send(numbered(1, 5, "other"))) == {}
+    assert rig.stats.stored == 15
+
+
+def test_a_batch_that_is_cut_by_a_flush_waits_for_each_part() -> None:
+    rig = Rig(bounds=Bounds(segment_messages=2, flushes=1))
+    rig.hold = {Append}
+    first = rig.send(numbered(1, 5))
+    repeat = rig.send(numbered(1, 5))
+    for left in (2, 1):
+        rig.finish(rig.held(Append)[0])
+        assert len(rig.published) == 0, f"{left} flushes are to come"
+    rig.hold = set()
+    rig.finish()
+    assert rig.published == [repeat, first]
+    assert repeat.seqs == first.seqs
+
+
+def test_a_refused_batch_was_never_here() -> None:
+    rig = Rig(bounds=Bounds(segment_messages=2, flushes=1))
+    rig.send(numbered(1, 3))
+    rig.hold = {Append}
+    refused = rig.send(numbered(4, 5))
+    rig.refuse(rig.held(Append)[0])
+    assert len(refused.failed) == 5
+    rig.hold = set()
+    assert duplicates(rig.send(numbered(4, 5))) == {}
+    assert rig.stats.stored == 8
+
+
+def test_a_batch_with_a_gap_or_of_two_producers_is_looked_at_one_by_one() -> None:
+    rig = Rig()
+    rig.send([*numbered(1, 2), *numbered(4, 1)])
+    rig.send([*numbered(5, 1), *numbered(5, 1, "other")])
+    assert duplicates(rig.send(numbered(3, 1))) == {}
+    assert len(duplicates(rig.send(numbered(1, 5)))) == 5
+    assert rig.stats.stored == 6
+
+
+def test_a_busy_producer_costs_one_run() -> None:
+    rig = Rig(bounds=Bounds(producer_seqs=10))
+    for low in range(1, 1_000, 50):
+        rig.send(numbered(low, 50))
+    numbers = rig.shard.dedup._producers["p"]
+    assert len(numbers.runs) == 1
+    assert numbers.count < 70
+    assert isinstance(rig.send(numbered(500, 1)).failed[0], Conflict)
+
+
+def test_at_the_limit_a_new_producers_batch_is_throttled() -> None:
+    rig = Rig(bounds=Bounds(producers=1))
+    rig.send(numbered(1, 3))
+    refused = rig.send(numbered(1, 3, "other"))
+    assert {type(error) for error in refused.failed.values()} == {Throttled}
+
+
+def test_a_new_owner_reads_no_more_marks_than_it_needs() -> None:
+    rig = Rig(bounds=Bounds(bucket_messages=10, producer_seqs=20))
+    for low in range(1, 201, 10):
+        rig.send(numbered(low, 10))
+    tickets = [rig.send(numbered(low, 10)) for low in (201, 211)]
+    rig.crash()
+    assert len(rig.read_marks) == 1, "of 22 buckets; the last one was open"
+    repeat = rig.send(numbered(201, 20))
+    assert repeat.seqs == [seq for ticket in tickets for seq in ticket.seqs]
+    assert isinstance(rig.send(numbered(5, 1)).failed[0], Conflict)
+    assert duplicates(rig.send(numbered(221, 5))) == {}

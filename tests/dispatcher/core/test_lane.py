@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
 from pushlane_dispatcher.core.life import State
+from pushlane_dispatcher.core.marks import Marks
 from pushlane_storage.bucket import BucketKey
 from pushlane_storage.seq import make_seq
 
@@ -76,7 +77,7 @@ def lane() -> Lane:
     """Buckets with seqs 10..14 and 20..22; what was between is drained."""
     lane = Lane(4, 1)
     for first, count in ((10, 5), (20, 3)):
-        bucket = LiveBucket(BucketKey(4, 1, first), first, 0)
+        bucket = LiveBucket(BucketKey(4, 1, first), first, 0, Marks(10))
         bucket.assigned = bucket.count = count
         bucket.size = 100 * count
         lane.buckets.append(bucket)

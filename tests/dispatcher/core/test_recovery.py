@@ -3,10 +3,16 @@
 import msgspec
 import pytest
 
-from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS, Bounds
+from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Append, Settle
-from pushlane_dispatcher.core.recovery import ShardRows, needs_heads, needs_settlements, recover
-from pushlane_storage.bucket import CONTROL, Bucket, BucketKey
+from pushlane_dispatcher.core.recovery import (
+    ShardRows,
+    needs_heads,
+    needs_settlements,
+    recover,
+    remember,
+)
+from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, MarkSummary
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import DedupMark, SegmentHead
@@ -49,15 +55,11 @@ OPEN_B = Bucket(B, seq(5))
 # What to read
 
 
-def test_which_segments_are_read() -> None:
-    day = TRANSFER_WINDOW_MS
-    old = Bucket(A, 0, closed=True, last_at=1_000)
-    assert needs_heads(OPEN_A, 1_000, 10 * day)
-    assert not needs_heads(old, 1_000, 1_000 + day)
-    assert needs_heads(old, 1_000, 999 + day)
-    assert needs_heads(old, 2 * day, 999 + 2 * day), "a window may be longer than a day"
-    assert needs_settlements(old)
-    assert not needs_settlements(msgspec.structs.replace(old, drained=True))
+def test_which_rows_are_read() -> None:
+    assert needs_heads(OPEN_A)
+    assert not needs_heads(CLOSED_A)
+    assert needs_settlements(CLOSED_A)
+    assert not needs_settlements(msgspec.structs.replace(CLOSED_A, drained=True))
 
 
 def test_nothing_stored_is_nothing_recovered() -> None:
@@ -111,10 +113,11 @@ def test_what_is_beyond_a_seal_does_not_exist() -> None:
 
 def test_also_when_a_zombie_closed_its_bucket() -> None:
     sealed = Seal(2, [(LANE, 1, 2)], [])
-    heads = {A: [head(0, 2), head(2, 3)]}
-    _, recovered = recover(rows([CLOSED_A], heads, seals=[sealed]), 3)
+    _, recovered = recover(rows([CLOSED_A], seals=[sealed]), 3)
     (found,) = recovered.buckets
-    assert (found.row.count, found.row.size, found.row.last_at) == (2, 200, 1_000)
+    assert (found.row.count, found.row.size, found.row.last_at) == (2, 200, 1_004)
+    remember(recovered, found.row, [head(0, 5, DedupMark(seq(1), 9, None, None, "p", 7, 3))])
+    assert recovered.marks == [(LANE, DedupMark(seq(1), 9, None, None, "p", 7, 1))]
 
 
 def test_a_lane_that_a_seal_does_not_name_has_nothing() -> None:
@@ -146,15 +149,14 @@ def test_marks_of_what_exists_are_kept() -> None:
     sealed = Seal(2, [(LANE, 1, 1)], [])
     heads = {A: [head(0, 2, *marks)]}
     _, recovered = recover(rows([OPEN_A], heads, seals=[sealed]), 3)
-    assert recovered.buckets[0].marks == marks[:1]
+    assert recovered.marks == [(LANE, marks[0])]
+    assert recovered.buckets[0].row.marks == MarkSummary(ids=1)
 
 
 def test_a_drained_bucket_is_kept_for_its_marks() -> None:
     drained = msgspec.structs.replace(CLOSED_A, drained=True)
-    mark = DedupMark(seq(1), 2, dedup="b")
-    _, recovered = recover(rows([drained], {A: [head(0, 5, mark)]}), 2)
+    _, recovered = recover(rows([drained]), 2)
     assert (recovered.buckets, recovered.drained) == ([], [drained])
-    assert recovered.drained_marks == [(LANE, mark)]
 
 
 # Which settlement flushes count

@@ -56,6 +56,8 @@ class Lane:
             f"{name}-P", "session", credit, 30_000, explicit=False, ack_none=False
         )
         self.now = 0
+        self.number = 1
+        """The next message's, as a producer counts: the SDKs number all of theirs."""
 
     def consume(self) -> None:
         self.shard.attach(self.sub)
@@ -63,7 +65,11 @@ class Lane:
     def publish(self, count: int, calls: int) -> None:
         wall = WALL + self.now
         for _ in range(calls):
-            self.shard.publish([Message(BODY, wall) for _ in range(count)], self.now)
+            low, self.number = self.number, self.number + count
+            messages = [
+                Message(BODY, wall, False, None, None, None, "p", low + n) for n in range(count)
+            ]
+            self.shard.publish(messages, self.now)
 
     def ack(self, deliveries: list[Deliver], singly: bool) -> int:
         """Ack what was delivered, as runs or one by one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pushlane.wire.limits import DEFAULT_LANE
 from pushlane_dispatcher.core.effects import Deliver, PublishTicket, Receipts, SettleTicket
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.subscription import Subscription
@@ -136,7 +137,8 @@ class Producer(Client):
         self.maybe_disconnect()
         if self.conn is None or len(self.unanswered) > 8:
             return
-        batch = [self._compose() for _ in range(self.rng.choice((1, 1, 2, 3, 8)))]
+        compose = self._number if self.rng.random() < 0.25 else self._compose
+        batch = [compose() for _ in range(self.rng.choice((1, 1, 2, 3, 8)))]
         if self.past and self.rng.random() < 0.15:
             old = self.rng.choice(self.past)
             if old.repeatable(self.world.wall):
@@ -145,6 +147,13 @@ class Producer(Client):
                 batch.append(batch[0])
         wall = self.world.wall
         self._send([p for i, p in enumerate(batch) if i == batch.index(p) or p.repeatable(wall)])
+
+    def _number(self) -> Publication:
+        """A message that is numbered and nothing else, as nearly all of an SDK are."""
+        self.count, self.seq = self.count + 1, self.seq + 1
+        uid = f"{self.name}-{self.count}"
+        message = Message(uid.encode(), self.world.wall, producer=self.name, producer_seq=self.seq)
+        return self._keep(Publication(uid, message, 4, self.patience_ms))
 
     def _compose(self) -> Publication:
         rng = self.rng
@@ -170,7 +179,10 @@ class Producer(Client):
             uid.encode(), self.world.wall, False, key, None, dedup, producer, seq, not_before,
             expires_at,
         )  # fmt: skip
-        publication = Publication(uid, message, lane, self.patience_ms)
+        return self._keep(Publication(uid, message, lane, self.patience_ms))
+
+    def _keep(self, publication: Publication) -> Publication:
+        """It may be published again."""
         if publication.repeatable(self.world.wall):
             self.past.append(publication)
             del self.past[:-20]
@@ -203,10 +215,11 @@ class Producer(Client):
 
     def _arrived(self, node: Node, request: PublishRequest) -> None:
         runner = node.runners["q"]
+        lanes = [publication.lane for _, publication in request.items]
         runner.shard.publish(
             [publication.message for _, publication in request.items],
             node.now,
-            [publication.lane for _, publication in request.items],
+            None if set(lanes) == {DEFAULT_LANE} else lanes,
             request,
         )
         runner.turn()

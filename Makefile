@@ -10,7 +10,7 @@ export UV_CACHE_DIR := $(CURDIR)/.venv/uv-cache
 STARTED := $(shell date +%s)
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: help setup serve test check fmt bench bench-core sim powerloss soak lock clean
+.PHONY: help setup serve test check fmt bench bench-core sim powerloss faults soak lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -39,6 +39,8 @@ test: check ## check, then run all tests
 	$(PY) -m tests.simulation
 	$(call step,power loss)
 	$(PY) -m tests.powerloss
+	$(call step,failing disks)
+	$(PY) -m tests.faults
 	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
 
 check: setup ## formatting, lint, types and import contracts
@@ -57,18 +59,23 @@ fmt: setup ## format and mend what can be mended
 
 bench: bench-core ## run all benchmarks
 
-bench-core: setup ## benchmark the dispatcher's core
+bench-core: setup ## benchmark the dispatcher's core and the embedded store
 	$(PY) -m bench.core
+	$(PY) -m bench.embedded
 
-sim: setup ## simulate; SEED=n replays one run
-	$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED))
+sim: setup ## simulate; SEED=n replays one run, STORE=sqlite runs on that only
+	$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
 
 powerloss: setup ## cut the power of the embedded store, 2,000 times
 	@tools/install-debian cc gcc libc6-dev
 	$(PY) -m tests.powerloss
 
+faults: setup ## make the disk of the embedded store fail; CASES=n of each seed, SEEDS=n
+	@tools/install-debian cc gcc libc6-dev
+	$(PY) -m tests.faults $(if $(CASES),--cases $(CASES)) $(if $(SEEDS),--seeds $(SEEDS))
+
 soak: setup ## simulate with fresh seeds for MINUTES (10)
-	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10)
+	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))
 
 lock: setup ## write requirements-dev.lock anew; UPGRADE=1 takes the newest versions
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -20,11 +20,12 @@ import trio
 
 from pushlane.wire.errors import BadRequest, Conflict, NotFound
 from pushlane.wire.limits import DEFAULTS, Limits
+from pushlane_dispatcher import lookup
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.config import own_dead_letter
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.explain import Explanation, Stats
-from pushlane_dispatcher.core.ident import parse_id
+from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.endings import find_ending
 from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.open_queue import OpenQueue
@@ -175,17 +176,31 @@ class Dispatcher:
 
     async def explain(self, tenant: str, name: str, message_id: str) -> Explanation:
         """Where a message stands and why, or how it ended."""
-        place = parse_id(message_id)
-        queue = await self.open(tenant, name)
-        if place.queue_id != queue.row.id or not 0 <= place.shard < len(queue.runners):
-            raise NotFound(f"no message of queue {name} has this id")
-        found = queue.runners[place.shard].explain(place.lane, place.seq)
+        runner, place = lookup.place_of(await self.open(tenant, name), message_id)
+        found = runner.explain(place.lane, place.seq)
         if found.state != "unknown":
             return found
         key = ShardKey(place.queue_id, place.shard)
         with store_answers(name):
             ending = await find_ending(self._tools.store, key, place.lane, place.seq)
         return ending or found
+
+    async def message(self, tenant: str, name: str, message_id: str) -> tuple[Message, int]:
+        """A message that has not ended, and how often it was started."""
+        queue = await self.open(tenant, name)
+        return await lookup.read_message(self._tools.store, queue, message_id)
+
+    async def cancel(self, tenant: str, name: str, message_id: str) -> None:
+        """End a delayed message. `Conflict` when it is not delayed (any more)."""
+        await lookup.cancel(self._tools.store, await self.open(tenant, name), message_id)
+
+    async def peek(self, tenant: str, name: str, limit: int) -> list[tuple[str, Message, int]]:
+        """What would be delivered next: ids, messages, attempts so far."""
+        return await lookup.peek(await self.open(tenant, name), limit)
+
+    async def consumers(self, tenant: str, name: str) -> list[ConsumerInfo]:
+        queue = await self.open(tenant, name)
+        return [info for runner in queue.runners for info in runner.consumers()]
 
     # Managing queues
 

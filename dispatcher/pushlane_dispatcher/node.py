@@ -22,6 +22,8 @@ from pushlane_storage.interface import Store
 from pushlane_storage.message import Dead, Message
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.sqlite.errors import OpenError
+from pushlane_storage.sqlite.limits import Limits as SqliteLimits
+from pushlane_storage.sqlite.store import SqliteStore
 from pushlane_storage.url import BadStoreUrl, open_store
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "open_node",
 ]
 
+SQLITE = "sqlite:"
 LEASE_URLS = ("memory:",)
 
 
@@ -52,10 +55,11 @@ async def open_node(
     settings: Settings | None = None,
     bounds: Bounds | None = None,
     owner: str | None = None,
+    sqlite: SqliteLimits | None = None,
 ) -> AsyncIterator[Dispatcher]:
     """Raises `CannotOpen` before anything is served. The store is closed last, come what may."""
     leases = _open_leases(leases_url)
-    store = await _open_store(store_url)
+    store = await _open_store(store_url, sqlite)
     try:
         async with open_dispatcher(
             store,
@@ -72,8 +76,10 @@ async def open_node(
             await store.close()
 
 
-async def _open_store(url: str) -> Store:
+async def _open_store(url: str, sqlite: SqliteLimits | None) -> Store:
     try:
+        if sqlite is not None and url.startswith(SQLITE) and url != SQLITE:
+            return await SqliteStore.open(url.removeprefix(SQLITE), sqlite)
         return await open_store(url)
     except (BadStoreUrl, OpenError) as error:
         raise CannotOpen(str(error)) from error

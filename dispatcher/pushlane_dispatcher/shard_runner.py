@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pushlane.wire.errors import Throttled, Unavailable
 from pushlane_dispatcher.core.effects import PublishTicket, Receipts, SettleTicket
 from pushlane_dispatcher.core.explain import Explanation, Stats
+from pushlane_dispatcher.core.looking import ConsumerInfo, Located, Peeked
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.engine import Engine
@@ -249,6 +250,14 @@ class ShardRunner:
         self._engine.wake()
         return sent
 
+    def cancel(self, lane: int, seq: int, not_before: int, answer: SettleAnswer) -> None:
+        """End a delayed message; `NotFound` or `Conflict` when there is none to end."""
+        now = self._open()
+        ticket = SettleTicket(answer)
+        self._shard.cancel(lane, seq, not_before, ticket, now)
+        self._engine.tickets.add(ticket)
+        self._engine.wake()
+
     def configure(self, config: QueueConfig, dead_letter: str | None) -> None:
         if self.running:
             self._shard.configure(config, dead_letter)
@@ -260,6 +269,28 @@ class ShardRunner:
     def stats(self) -> Stats:
         self._alive()
         return self._shard.stats()
+
+    # Looking
+
+    def peek(self, limit: int) -> list[Peeked]:
+        """What would go out next, as far as it is in memory."""
+        self._alive()
+        return self._shard.peek(limit)
+
+    @property
+    def filling(self) -> bool:
+        """More is ready than memory holds, and it is about to be read."""
+        return any(
+            lane.paging or (lane.backlogged and not lane.ready) for lane in self._shard.window.order
+        )
+
+    def locate(self, lane: int, seq: int) -> Located | None:
+        self._alive()
+        return self._shard.locate(lane, seq)
+
+    def consumers(self) -> list[ConsumerInfo]:
+        self._alive()
+        return self._shard.roster()
 
     # Whether it is there at all
 

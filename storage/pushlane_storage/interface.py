@@ -1,8 +1,9 @@
 """The Store: the seam between the dispatcher and what keeps messages.
 
-A store answers in one of four ways. It returns: what was asked is durable. `StoreRefused`: it
+A store answers in one of five ways. It returns: what was asked is durable. `StoreRefused`: it
 certainly did nothing. `StoreUnknown`: it may or may not have. `Fenced`: somebody else owns the
-slot now, and nothing of what was asked counts. A writer that got `StoreUnknown` writes the same
+slot now, and nothing of what was asked counts. `StoreDamaged`: it did nothing, because what it
+needs for that can't be read. A writer that got `StoreUnknown` writes the same
 again until it is decided: every write here is idempotent for the same key and content.
 
 The dispatcher knows this interface only; every back end passes one conformance suite
@@ -35,6 +36,14 @@ class StoreUnknown(StoreError):
 
 class Fenced(StoreError):
     """The slot has another owner: step down."""
+
+
+class StoreDamaged(StoreError):
+    """A stored row is not what was written, and there is no going on without it.
+
+    To a reader a disk that fails for a moment may look the same: it can try again, and must not
+    take anything for lost.
+    """
 
 
 class QueueExists(StoreRefused):

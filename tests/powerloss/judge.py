@@ -16,17 +16,9 @@ from random import Random
 import trio
 
 from pushlane.wire.errors import PushlaneError
-from pushlane.wire.limits import DEFAULTS
 from pushlane_dispatcher.clock import Clock
-from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.core.ident import make_id
-from pushlane_dispatcher.core.recovery import recover
 from pushlane_dispatcher.dispatcher import open_dispatcher
 from pushlane_dispatcher.open_queue import OpenQueue
-from pushlane_dispatcher.recover import read_rows
-from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.tools import Tools
-from pushlane_storage.bucket import ShardKey
 from pushlane_storage.history import event as history
 from pushlane_storage.history.checker import Checker
 from pushlane_storage.message import Message
@@ -34,8 +26,18 @@ from pushlane_storage.queue import QueueRow
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.sqlite.store import SqliteStore
+from tests.powerloss.backups import BackupJudge, Made
 from tests.powerloss.clients import Book, Consumer, publish
-from tests.powerloss.log import Created, Deleted, Deleting, Mark, Note
+from tests.powerloss.log import (
+    BackupBegun,
+    BackupMade,
+    Created,
+    Deleted,
+    Deleting,
+    Mark,
+    Note,
+)
+from tests.powerloss.looking import buckets_of, left_in
 from tests.powerloss.witness import Witness, identity
 from tests.powerloss.workload import (
     FOLDER,
@@ -61,11 +63,16 @@ class Past:
         self.events: list[history.Event] = []
         self.notes: list[Note] = []
         self.known: set[object] = set()
+        self.backups: dict[str, Made] = {}
 
     def add(self, mark: Mark) -> None:
         if isinstance(mark, history.Event):
             self.events.append(mark)
             self.known.add(identity(mark))
+        elif isinstance(mark, BackupBegun):
+            self.backups[mark.backup] = Made(len(self.events))
+        elif isinstance(mark, BackupMade):
+            self.backups[mark.backup].confirmed = len(self.events)
         else:
             self.notes.append(mark)
 
@@ -77,6 +84,7 @@ class Judge:
         self._past = past.events
         self._notes = past.notes
         self._known = past.known
+        self._backups = past.backups
         self._rng = rng
         self._checker = Checker()
         self.faults: list[str] = []
@@ -128,6 +136,9 @@ class Judge:
                     await self._dump(witness, clock, row)
             finally:
                 await store.close()
+            backups = BackupJudge(self._past, self._notes, clock, self._rng, self._fault)
+            for name, made in self._backups.items():
+                await backups.judge(folder, name, made)
         if scope.cancelled_caught and not self.faults:
             self._fault(f"not done after {PATIENCE_S} s")
 
@@ -193,23 +204,10 @@ class Judge:
     # Looking
 
     async def _dump(self, witness: Witness, clock: Clock, row: QueueRow) -> None:
-        tools = Tools(
-            witness.store, None, clock, Settings(), Bounds(), DEFAULTS, self._rng.random, str
-        )
         left: dict[str, str] = {}
-        for number in range(row.config.shards):
-            key = ShardKey(row.id, number)
-            rows = await read_rows(tools, key, row.config.dedup_window_ms)
-            _, recovered = recover(rows, witness.epoch + 1)
-            for found in recovered.buckets:
-                first, lane = found.row.first, found.row.key.lane
-                seqs = [
-                    seq
-                    for low, high in found.state.settled.gaps(first, first + found.row.count - 1)
-                    for seq in range(low, high + 1)
-                ]
-                for seq, message in (await witness.messages(key, found.row.key, seqs)).items():
-                    left[make_id(*key, lane, seq)] = message.body.decode()
+        epoch = witness.epoch + 1
+        async for key, found in buckets_of(witness.store, row, epoch, clock, self._rng):
+            left |= await left_in(witness, key, found)
         dump = history.Stored(clock.wall(), row.name, list(left), list(left.values()))
         self._checker.feed(dump)
 

@@ -1,7 +1,8 @@
 """The recorder's log: what was done to the files of a folder, and the marks between.
 
-A mark is one of four things that the recorded process said: an event of its history, or that a
-queue was created (confirmed), is about to be deleted, is deleted (confirmed).
+A mark is one of the things that the recorded process said: an event of its history; that a queue
+was created (confirmed), is about to be deleted, is deleted (confirmed); that a backup is about to
+be made, is made (confirmed).
 """
 
 from __future__ import annotations
@@ -102,12 +103,21 @@ class Deleted(msgspec.Struct, frozen=True, tag=True):
     queue: str
 
 
+class BackupBegun(msgspec.Struct, frozen=True, tag=True):
+    backup: str
+
+
+class BackupMade(msgspec.Struct, frozen=True, tag=True):
+    backup: str
+
+
 Note = Created | Deleting | Deleted
-Mark = Event | Note
+BackupNote = BackupBegun | BackupMade
+Mark = Event | Note | BackupNote
 
 _encode = msgspec.json.Encoder().encode
 _event: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
-_note: msgspec.json.Decoder[Note] = msgspec.json.Decoder(Note)
+_note: msgspec.json.Decoder[Note | BackupNote] = msgspec.json.Decoder(Note | BackupNote)
 
 
 class Marker:

@@ -7,6 +7,7 @@ that was forgotten and one that was ignored.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,13 +18,16 @@ from typing import Any, cast
 import trio
 
 from pushlane_storage.interface import Store
-from pushlane_storage.sqlite import folder
+from pushlane_storage.sqlite import backup, folder
+from pushlane_storage.sqlite.manifest import BACKUP, Manifest, write_manifest
 from tests.powerloss.disk import Lies
 
 LIES: dict[str, Lies] = {
     "wal-unsynced": lambda path: path.endswith("-wal"),
-    "database-unsynced": lambda path: path.endswith(".db"),
-    "folders-unsynced": lambda path: "." not in path,
+    "database-unsynced": lambda path: path.endswith("pushlane.db"),
+    "folders-unsynced": lambda path: "." not in path and not path.startswith("backups"),
+    "backup-unsynced": lambda path: path.endswith("backup.db"),
+    "backup-folder-unsynced": lambda path: "." not in path and path.startswith("backups/"),
 }
 """The second one is a write-ahead log that is started anew before what it held is safe."""
 
@@ -33,6 +37,7 @@ PROCESS = (
     "no-folder-sync",
     "early-published",
     "early-settled",
+    "manifest-first",
 )
 ALL = (*PROCESS, *LIES)
 DELAY_S = 0.002
@@ -50,6 +55,9 @@ async def planted(plant: str) -> AsyncIterator[Callable[[Store], Store]]:
         _weaken(plant.removeprefix("synchronous-").upper())
     elif plant == "no-folder-sync":
         setattr(folder, "sync_folder", _no_sync)  # noqa: B010  (a module's function, on purpose)
+    elif plant == "manifest-first":
+        setattr(backup, "sync_file", _no_sync)  # noqa: B010
+        setattr(backup, "write_manifest", _manifest_first)  # noqa: B010
     async with trio.open_nursery() as nursery:
 
         def change(store: Store) -> Store:
@@ -61,6 +69,14 @@ async def planted(plant: str) -> AsyncIterator[Callable[[Store], Store]]:
 
 def _no_sync(path: Path) -> None:
     pass
+
+
+def _manifest_first(place: Path, manifest: Manifest) -> None:
+    """Finish a backup before what is in it is durable, which it is at last."""
+    write_manifest(place, manifest)
+    time.sleep(10 * DELAY_S)
+    with (place / BACKUP).open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _weaken(mode: str) -> None:

@@ -13,8 +13,8 @@ from pushlane_storage.history.checker import check
 from tests.powerloss import plants
 from tests.powerloss.campaign import examine, jobs_of, workspace
 from tests.powerloss.cuts import plan
-from tests.powerloss.log import Created, Kind, marks, read_log
-from tests.powerloss.recording import record
+from tests.powerloss.log import BackupBegun, BackupMade, Created, Kind, marks, read_log
+from tests.powerloss.recording import LIVES, record
 
 SEED = 1
 
@@ -47,6 +47,12 @@ def test_the_recording_has_what_is_to_be_tested(log: Path) -> None:
     assert ends >= {"acked", "dead"}
     assert any(isinstance(event, history.Published) and event.duplicate for event in events)
     assert any(isinstance(mark, Created) for mark in told)
+    begun = [place for place, mark in marks(records) if isinstance(mark, BackupBegun)]
+    made = [place for place, mark in marks(records) if isinstance(mark, BackupMade)]
+    assert len(begun) == len(made) == LIVES
+    for low, high in zip(begun, made, strict=True):
+        meanwhile = {mark.__class__ for place, mark in marks(records) if low < place < high}
+        assert history.Published in meanwhile, "nothing went on during the backup"
     synced = Counter(line.path for line in records if line.kind is Kind.SYNC_BEGIN)
     assert synced["store/pushlane.db"] >= 4, "the write-ahead log was hardly ever copied"
     assert synced["store/pushlane.db-wal"] >= 50
@@ -74,6 +80,9 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "wal-unsynced": LOST + GONE + MALFORMED,
     "database-unsynced": LOST + GONE + MALFORMED,
     "folders-unsynced": GONE,
+    "backup-unsynced": ("is broken",),
+    "backup-folder-unsynced": ("is not finished",),
+    "manifest-first": ("is broken",),
 }
 """What the judge must say of some image, so that a bug is not caught for a wrong reason."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from pushlane_dispatcher.core.dedup import TRANSFER
 from pushlane_dispatcher.core.ident import make_id, parse_id
 from pushlane_dispatcher.core.recovered import Recovered
-from pushlane_dispatcher.core.recovery import ShardRows, recover
+from pushlane_dispatcher.core.recovery import ShardRows, existing_marks, recover
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
 from pushlane_storage.history import event as history
 from pushlane_storage.interface import Due, Store
@@ -99,7 +99,7 @@ class Witness(Store):
         for found in recovered.buckets:
             arrived = [
                 mark.seq
-                for mark in found.marks
+                for mark in existing_marks(found.row, rows.heads.get(found.row.key, ()))
                 if mark.dedup is not None and mark.dedup.startswith(TRANSFER)
             ]
             bodies = await self.store.messages(shard, found.row.key, arrived)
@@ -185,6 +185,7 @@ class Witness(Store):
         return self._rows.setdefault(shard, ShardRows([], [], {}, {}))
 
     async def seals(self, shard: ShardKey) -> list[Seal]:
+        self._rows.pop(shard, None)  # what comes now is a new opening
         seals = self._reading(shard).seals = await self.store.seals(shard)
         return seals
 

@@ -5,8 +5,8 @@ several lives, each a process: some end in good order, some in the middle of wha
 the next one finds what is left. The second one migrates the folder. The clock is trio's mock clock,
 moved by hand; the store's threads know nothing of it.
 
-A backup, once the store has one, belongs into `rounds`: into a folder of its own below the watched
-one, so that its files and syncs are recorded, too, with a mark when it is confirmed.
+Every life makes a backup while it goes on: into a folder of its own below the watched one, so that
+its files and syncs are recorded, too, with a mark before it is begun and one when it is confirmed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import trio
 from trio.testing import MockClock
@@ -37,12 +38,23 @@ from pushlane_storage.sqlite.schema import STEPS, Step
 from pushlane_storage.sqlite.store import SqliteStore
 from tests.powerloss import plants
 from tests.powerloss.clients import Book, Consumer, publish
-from tests.powerloss.log import Created, Deleted, Deleting, Mark, Marker, marks, read_log
+from tests.powerloss.log import (
+    BackupBegun,
+    BackupMade,
+    Created,
+    Deleted,
+    Deleting,
+    Mark,
+    Marker,
+    marks,
+    read_log,
+)
 from tests.powerloss.witness import Witness, identity
 
 START = 1_700_000_000_000
 TENANT = "default"
 FOLDER = "store"
+BACKUPS = "backups"
 ROUNDS = 26
 KILLED = 7
 """How a life ends that does not end in good order."""
@@ -243,7 +255,9 @@ async def live(folder: Path, seed: int, life: int, plant: str, log: Path) -> Non
                 await witness.list_queues(TENANT, "", 1_000)
             run = Run(life, rng, book, dispatcher)
             await run.open(mark)
-            await rounds(run, mark)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(rounds, run, mark)
+                await backed_up(store, folder.parent / BACKUPS / node, rng, mark)
             if (seed + life) % 2:
                 os._exit(KILLED)
             await run.quiet()
@@ -259,6 +273,14 @@ async def rounds(run: Run, mark: Callable[[Mark], None]) -> None:
             await run.temporary(mark, f"temporary{run.life}.{number}")
         await real_sleep(run.rng.choice((0.0002, 0.001, 0.003)))
         clock.jump(run.rng.choice((0.001, 0.02, 0.1, 0.4)))
+
+
+async def backed_up(store: Store, target: Path, rng: Random, mark: Callable[[Mark], None]) -> None:
+    """A backup in the middle of it all. Where it begins is up to the disk."""
+    await real_sleep(rng.choice((0.005, 0.02, 0.04)))
+    mark(BackupBegun(target.name))
+    await cast(SqliteStore, store).backup(target)
+    mark(BackupMade(target.name))
 
 
 def queue_set(now: int, name: str, config: QueueConfig) -> history.QueueSet:

@@ -1,8 +1,11 @@
 """Run simulations: `python -m tests.simulation --help`.
 
-python -m tests.simulation                      2,000 seeds, on every core
-python -m tests.simulation --seed 7             one seed; its history is shown when it fails
+python -m tests.simulation                      2,000 seeds in memory, the first 500 on SQLite too
+python -m tests.simulation --seed 7             one seed; what broke is shown when it fails
+python -m tests.simulation --store sqlite       on one kind of store only, with any of these
 python -m tests.simulation --minutes 10         fresh seeds for ten minutes
+
+A seed that runs on both kinds of store must give the same history on both.
 """
 
 from __future__ import annotations
@@ -12,16 +15,17 @@ import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from itertools import count
 
 from pushlane_storage.history import event as history
 from tests.simulation.run import EVENTS, Outcome, simulate
+from tests.simulation.tables import KINDS, StoreKind
 
-SEEDS = 2_000
+SEEDS: dict[StoreKind, int] = {"memory": 2_000, "sqlite": 500}
 LEAST_FAULTS = 200
 """Every kind of fault must strike this often in a full run, or it was not tested."""
-KINDS = (
+FAULTS = (
     *(
         f"crash.{effect}.{when}"
         for effect in ("append", "settle", "page", "fetch", "schedule", "mark", "drop", "transfer")
@@ -38,26 +42,38 @@ KINDS = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seed", type=int, help="run just this seed, and say what happened")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="how many seeds, from 0 on")
+    parser.add_argument("--seeds", type=int, help="how many seeds, from 0 on")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--minutes", type=float, help="run fresh seeds for this long instead")
     parser.add_argument("--events", type=int, default=EVENTS, help="events before the calm")
+    parser.add_argument("--store", choices=KINDS, help="on this kind of store only")
     parser.add_argument("--history", help="with --seed: write the history to this file")
     arguments = parser.parse_args()
+    kinds = KINDS if arguments.store is None else (arguments.store,)
     if arguments.seed is not None:
-        return _one(arguments.seed, arguments.events, arguments.history)
-    if arguments.minutes is not None:
-        first = random.SystemRandom().randrange(1 << 40)
-        return _many(count(first), arguments.events, arguments.minutes * 60)
-    seeds = range(arguments.first, arguments.first + arguments.seeds)
-    return _many(iter(seeds), arguments.events, None, arguments.seeds)
+        kind = arguments.store or KINDS[0]
+        return _one(arguments.seed, arguments.events, arguments.history, kind)
+    runs = Runs(arguments.events)
+    fresh = random.SystemRandom().randrange(1 << 40)
+    for kind in kinds:
+        if arguments.minutes is not None:
+            runs.run(kind, count(fresh), 60 * arguments.minutes / len(kinds))
+        else:
+            seeds = arguments.seeds or SEEDS[kind]
+            runs.run(kind, range(arguments.first, arguments.first + seeds))
+    return 1 if runs.failed else 0
 
 
-def _one(seed: int, events: int, path: str | None) -> int:
-    outcome, world = simulate(seed, events, keep=path is not None)
-    print(f"seed {seed}: {outcome.events} events, {sum(outcome.faults.values())} faults")
+def _one(seed: int, events: int, path: str | None, kind: StoreKind) -> int:
+    outcome, world = simulate(seed, events, path is not None, kind)
+    faults = sum(outcome.faults.values())
+    print(f"seed {seed} on {kind}: {outcome.events} events, {faults} faults")
     if path is not None:
         assert world.history is not None
         with open(path, "wb") as file:
@@ -69,44 +85,63 @@ def _one(seed: int, events: int, path: str | None) -> int:
     return 0
 
 
-def _job(job: tuple[int, int]) -> Outcome:
-    return simulate(*job)[0]
+def _job(job: tuple[int, int, StoreKind]) -> Outcome:
+    seed, events, kind = job
+    return simulate(seed, events, store=kind)[0]
 
 
-def _many(seeds: Iterator[int], events: int, seconds: float | None, total: int = 0) -> int:
-    began = time.monotonic()
-    done = happened = 0
-    faults: dict[str, int] = {}
-    broken: list[Outcome] = []
+class Runs:
+    """Many seeds, on one kind of store after the other."""
 
-    def jobs() -> Iterator[tuple[int, int]]:
-        for seed in seeds:
-            if seconds is not None and time.monotonic() - began > seconds:
-                return
-            yield seed, events
+    def __init__(self, events: int) -> None:
+        self._events = events
+        self._digests: dict[int, int] = {}
+        """Of every seed's history on the first kind of store."""
+        self.failed = False
 
-    with multiprocessing.Pool() as pool:
-        for outcome in pool.imap_unordered(_job, jobs(), 4):
-            done += 1
-            happened += outcome.events
-            for kind, times in outcome.faults.items():
-                faults[kind] = faults.get(kind, 0) + times
-            if outcome.broken:
-                broken.append(outcome)
-                print(f"\nseed {outcome.seed}: {outcome.broken}\n{outcome.text}")
-                print(f"again: make sim SEED={outcome.seed}", flush=True)
-            if done % 250 == 0:
-                print(f"{done} seeds, {happened} events, {len(broken)} broken", flush=True)
+    def run(self, kind: StoreKind, seeds: Iterable[int], seconds: float | None = None) -> None:
+        began = time.monotonic()
+        done = happened = broken = 0
+        faults: dict[str, int] = {}
+
+        jobs = ((seed, self._events, kind) for seed in seeds)
+        with multiprocessing.Pool() as pool:
+            for outcome in pool.imap_unordered(_job, jobs, 4):
+                if seconds is not None and time.monotonic() - began > seconds:
+                    break  # thousands of jobs wait in the pool's pipe: they end with it
+                done += 1
+                happened += outcome.events
+                for fault, times in outcome.faults.items():
+                    faults[fault] = faults.get(fault, 0) + times
+                known = self._digests.setdefault(outcome.seed, outcome.digest)
+                broken += self._tell(outcome, kind, known)
+                if done % 250 == 0:
+                    print(f"{done} seeds, {happened} events, {broken} broken", flush=True)
+        _print_faults(faults)
+        print(f"{done} seeds on {kind}, {happened} events, {time.monotonic() - began:.0f} s")
+        rare = [fault for fault in FAULTS if faults.get(fault, 0) < LEAST_FAULTS]
+        if done >= SEEDS[KINDS[0]] and rare:
+            print(f"too rare to count as tested: {', '.join(rare)}")
+            self.failed = True
+        print(f"{done - broken} passed, {broken} failed")
+
+    def _tell(self, outcome: Outcome, kind: StoreKind, known: int) -> bool:
+        """Say what is wrong with an outcome, if anything is."""
+        if outcome.broken:
+            print(f"\nseed {outcome.seed}: {outcome.broken}\n{outcome.text}")
+        elif outcome.digest != known:
+            print(f"\nseed {outcome.seed}: another history than on {KINDS[0]}")
+        else:
+            return False
+        print(f"again: make sim SEED={outcome.seed} STORE={kind}", flush=True)
+        self.failed = True
+        return True
+
+
+def _print_faults(faults: dict[str, int]) -> None:
     print(f"\n{'fault':28s} times")
-    for kind, times in sorted(faults.items()):
-        print(f"{kind:28s} {times:6d}")
-    print(f"{done} seeds, {happened} events, {time.monotonic() - began:.0f} s")
-    rare = [kind for kind in KINDS if faults.get(kind, 0) < LEAST_FAULTS]
-    if total >= SEEDS and rare:
-        print(f"too rare to count as tested: {', '.join(rare)}")
-        return 1
-    print(f"{done - len(broken)} passed, {len(broken)} failed")
-    return 1 if broken else 0
+    for fault, times in sorted(faults.items()):
+        print(f"{fault:28s} {times:6d}")
 
 
 if __name__ == "__main__":

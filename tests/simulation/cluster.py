@@ -12,17 +12,17 @@ from pushlane_dispatcher.core.dedup import TRANSFER
 from pushlane_dispatcher.core.effects import Append, Settle, SettleTicket
 from pushlane_dispatcher.core.ident import make_id, parse_id
 from pushlane_dispatcher.core.recovered import Recovered
-from pushlane_dispatcher.core.recovery import ShardRows
+from pushlane_dispatcher.core.recovery import ShardRows, existing_marks
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_leases.memory import LeaseTable
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.history import event as history
-from pushlane_storage.memory import MemoryTables
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.settlement import Settlement
 from tests.simulation.audit import audit
 from tests.simulation.clients import Client, Consumer, Producer
 from tests.simulation.node import Crashed, Node, Runner
+from tests.simulation.tables import open_tables
 from tests.simulation.world import World
 
 LONG_WINDOW_MS = 600_000
@@ -64,7 +64,7 @@ class Cluster:
         self.world = world
         self.bounds = BOUNDS
         rng = world.rng
-        self.tables = MemoryTables(fencing=False, randbytes=rng.randbytes)
+        self.tables = open_tables(world.store, world.seed)
         self.leases = LeaseTable()
         self.queue_ids = {queue: f"id-{queue}" for queue in QUEUES}
         self.dead_letters: dict[str, str | None] = {"q": "q.dead", "q.dead": None}
@@ -127,6 +127,7 @@ class Cluster:
     def open(self) -> None:
         """A new owner: claim, recover, seal, serve."""
         self.epoch += 1
+        self.tables.reopen()
         node = Node(self, f"n{self.epoch}", self.epoch)
         self.nodes.append(node)
         self.world.record(history.Open(self.world.now, node.name, node.epoch))
@@ -159,6 +160,7 @@ class Cluster:
         for node in self.nodes:
             for runner in node.runners.values():
                 runner.shard.dispose()
+        self.tables.close()
 
     def _reopen(self, epoch: int) -> None:
         if self.epoch == epoch:
@@ -166,15 +168,9 @@ class Cluster:
 
     def _late(self, runner: Runner, effect: Append | Settle) -> None:
         if isinstance(effect, Settle) and self.world.rng.random() < 0.3:
-            self.settle_rows(runner.key, effect.rows[:1])
+            self.tables.settle_rows(runner.key, effect.rows[:1])
         else:
             runner.perform(effect)
-
-    def settle_rows(self, key: ShardKey, rows: list[Settlement]) -> None:
-        """A flush of which only a part reaches the store."""
-        table = self.tables._writable(key, rows[0].owner)
-        for row in rows:
-            table.bucket(row.bucket).add_settlement(row)
 
     def pause(self) -> None:
         """The node stops for so long that another takes over, and then goes on as if it owned."""
@@ -279,7 +275,7 @@ class Cluster:
     ) -> None:  # fmt: skip
         """What a new owner found that its predecessor did not live to tell."""
         for found in recovered.buckets:
-            for mark in found.marks:
+            for mark in existing_marks(found.row, rows.heads.get(found.row.key, ())):
                 if mark.dedup is not None and mark.dedup.startswith(TRANSFER):
                     old = mark.dedup.removeprefix(TRANSFER)
                     new = make_id(*key, found.row.key.lane, mark.seq)

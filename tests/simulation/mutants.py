@@ -14,7 +14,7 @@ from pushlane_dispatcher.core import consumers, recovery, restore
 from pushlane_dispatcher.core.consumers import Consumers
 from pushlane_dispatcher.core.dedup import Dedup
 from pushlane_dispatcher.core.departures import Departures
-from pushlane_dispatcher.core.effects import Append, Deliver, Settle
+from pushlane_dispatcher.core.effects import Append, Deliver, Drop, Settle
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.journal import Journal
 from pushlane_dispatcher.core.keys import Keys
@@ -25,25 +25,39 @@ from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
+from pushlane_storage.bucket import Bucket
 from pushlane_storage.seal import Seals
 from pushlane_storage.settlement import BucketState, Checkpoint
 from tests.simulation.node import Runner
+from tests.simulation.tables import StoreKind
 
 
 class Mutant(NamedTuple):
     name: str
     caught_by: frozenset[str]
     patches: list[tuple[Any, str, Any]]
+    store: StoreKind
+    """The kind of store on which it shows."""
 
 
-MUTANTS: list[Mutant] = []
+class Planter:
+    """Collects the mutants that show on one kind of store."""
+
+    def __init__(self, store: StoreKind) -> None:
+        self.store = store
+        self.mutants: list[Mutant] = []
+
+    def __call__(
+        self, *caught_by: str
+    ) -> Callable[[Callable[[], list[tuple[Any, str, Any]]]], None]:
+        def add(make: Callable[[], list[tuple[Any, str, Any]]]) -> None:
+            mutant = Mutant(make.__name__, frozenset(caught_by), make(), self.store)
+            self.mutants.append(mutant)
+
+        return add
 
 
-def plant(*caught_by: str) -> Callable[[Callable[[], list[tuple[Any, str, Any]]]], None]:
-    def add(make: Callable[[], list[tuple[Any, str, Any]]]) -> None:
-        MUTANTS.append(Mutant(make.__name__, frozenset(caught_by), make()))
-
-    return add
+plant = Planter("memory")
 
 
 @contextmanager
@@ -95,16 +109,9 @@ def delivered_out_of_order() -> list[tuple[Any, str, Any]]:
     return [(Shard, "appended", eager)]
 
 
-@plant("ack_before_durable", "lost", "phantom")
+@plant("ack_before_durable", "lost", "phantom", "dedup")
 def dedup_known_before_stored() -> list[tuple[Any, str, Any]]:
-    pending = Dedup.pending
-
-    def known(self: Dedup, message: Any, lane: int, seq: int, now: int) -> None:
-        pending(self, message, lane, seq, now)
-        for first in self._firsts(message):
-            first.stored = True
-
-    return [(Dedup, "pending", known)]
+    return [(Dedup, "is_stored", lambda self, place: True)]
 
 
 @plant("dedup", "unacked_unknown", "phantom")
@@ -114,8 +121,8 @@ def dedup_forgotten_at_restart() -> list[tuple[Any, str, Any]]:
 
 @plant("dedup", "unacked_unknown", "phantom")
 def marks_dropped_with_their_bucket() -> list[tuple[Any, str, Any]]:
-    def at_once(self: Shard, drop: Any, last_at: int, transfers: bool, now: int) -> None:
-        self._effects.append(drop)
+    def at_once(self: Shard, drained: Bucket, now: int) -> None:
+        self._effects.append(Drop(drained.key))
 
     return [(Shard, "drop_later", at_once)]
 
@@ -262,7 +269,7 @@ def credit_is_ignored() -> list[tuple[Any, str, Any]]:
 
 @plant("audit", "drain")
 def permit_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
-    resume = Consumers.resume
+    resume, set_credit = Consumers.resume, Consumers.set_credit
 
     def forgetful(self: Consumers, subscription: Subscription, held: Any, now: int) -> Any:
         lost = resume(self, subscription, held, now)
@@ -271,6 +278,8 @@ def permit_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
         return lost
 
     def quiet(self: Consumers, subscription: Subscription, credit: int) -> None:
+        if credit < subscription.credit:  # else it would be asked for ever
+            set_credit(self, subscription, credit)
         subscription.credit = credit
 
     return [(Consumers, "resume", forgetful), (Consumers, "set_credit", quiet)]

@@ -37,9 +37,11 @@ from pushlane_dispatcher.core.recovery import (
     needs_heads,
     needs_settlements,
     recover,
+    remember,
 )
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.core.wanted_marks import wanted_marks
 from pushlane_leases.interface import LeaseRun, ReceiptRun, StaleEpoch
 from pushlane_storage.bucket import CONTROL, ShardKey
 from pushlane_storage.history import event as history
@@ -98,7 +100,7 @@ class Runner:
             {
                 bucket.key: tables.heads(self.key, bucket.key)
                 for bucket in buckets
-                if needs_heads(bucket, config.dedup_window_ms, self.world.wall)
+                if needs_heads(bucket)
             },
             {
                 key: tables.settlements(self.key, key)
@@ -109,6 +111,10 @@ class Runner:
         node.maybe_crash("open.before_seal")
         tables.write_seal(self.key, seal)
         node.maybe_crash("open.after_seal")
+        for row in wanted_marks(
+            recovered, config.dedup_window_ms, self.world.wall, cluster.bounds.producer_seqs
+        ):
+            remember(recovered, row, tables.heads(self.key, row.key))
         cluster.record_found(self.queue, self.key, rows, dict(seal.flushes), recovered)
         for run in self._outstanding():
             for index in range(run.count):
@@ -244,7 +250,7 @@ class Runner:
             self.perform(effect)
         elif draw < 0.6 and isinstance(effect, Settle) and len(effect.rows) > 1:
             self.world.fault("store.partial")
-            self.cluster.settle_rows(self.key, effect.rows[: len(effect.rows) // 2])
+            self.cluster.tables.settle_rows(self.key, effect.rows[: len(effect.rows) // 2])
         else:
             self.world.fault("store.unknown_lost")
         self._retry(effect)

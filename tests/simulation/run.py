@@ -10,6 +10,7 @@ import msgspec
 from pushlane_storage.history import event as history
 from pushlane_storage.history.rule import Report
 from tests.simulation.cluster import QUEUES, Cluster
+from tests.simulation.tables import StoreKind
 from tests.simulation.world import World
 
 EVENTS = 2_000
@@ -24,12 +25,16 @@ class Outcome(msgspec.Struct):
     events: int
     broken: dict[str, int]
     faults: dict[str, int]
+    digest: int
+    """A checksum over the history."""
     text: str = ""
 
 
-def simulate(seed: int, events: int = EVENTS, keep: bool = False) -> tuple[Outcome, World]:
+def simulate(
+    seed: int, events: int = EVENTS, keep: bool = False, store: StoreKind = "memory"
+) -> tuple[Outcome, World]:
     """Run one seed. Broken rules, failed audits and exceptions all end up in the outcome."""
-    world = World(seed, keep)
+    world = World(seed, keep, store)
     try:
         report = _run(world, events)
     except Exception as error:  # whatever the code under test raised is a finding
@@ -37,9 +42,10 @@ def simulate(seed: int, events: int = EVENTS, keep: bool = False) -> tuple[Outco
         report = Report()
         name = "audit" if isinstance(error, AssertionError) else "exception"
         report.broken[name] = 1
-        return Outcome(seed, world.events, report.broken, {}, traceback.format_exc()), world
+        text = traceback.format_exc()
+        return Outcome(seed, world.events, report.broken, {}, world.digest, text), world
     text = "" if report.ok else str(report)
-    return Outcome(seed, world.events, report.broken, report.faults, text), world
+    return Outcome(seed, world.events, report.broken, report.faults, world.digest, text), world
 
 
 def _run(world: World, events: int) -> Report:
@@ -66,6 +72,7 @@ def _play(world: World, cluster: Cluster, events: int) -> Report:
         for queue in QUEUES:
             left = cluster.left(queue)
             world.record(history.Stored(world.now, queue, list(left), list(left.values())))
+    cluster.tables.audit()
     return world.checker.finish()
 
 

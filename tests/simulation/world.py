@@ -7,6 +7,7 @@ commit give the same run, to the last event.
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
@@ -15,9 +16,12 @@ import msgspec
 
 from pushlane_storage.history.checker import Checker
 from pushlane_storage.history.event import Event, Fault
+from tests.simulation.tables import StoreKind
 
 EPOCH_MS = 1_800_000_000_000
 """The wall clock when a simulation begins."""
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Chances(msgspec.Struct, kw_only=True):
@@ -63,7 +67,9 @@ class Chances(msgspec.Struct, kw_only=True):
 
 
 class World:
-    def __init__(self, seed: int, keep: bool = False) -> None:
+    def __init__(self, seed: int, keep: bool = False, store: StoreKind = "memory") -> None:
+        self.seed = seed
+        self.store = store
         self.rng = random.Random(seed)
         self.chances = Chances.draw(self.rng)
         self.now = 0
@@ -75,6 +81,8 @@ class World:
         """Faults have stopped."""
         self.checker = Checker()
         self.history: list[Event] | None = [] if keep else None
+        self.digest = 0
+        """A checksum over the history: two runs with the same one were the same."""
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = 0
         self._ops = 0
@@ -89,6 +97,7 @@ class World:
 
     def record(self, event: Event) -> None:
         self.events += 1
+        self.digest = zlib.crc32(_encode(event), self.digest)
         if self.history is not None:
             self.history.append(event)
         self.checker.feed(event)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, Bounds
+from pushlane_dispatcher.core.cancelling import cancel
 from pushlane_dispatcher.core.consumers import Consumers
 from pushlane_dispatcher.core.dedup import Dedup
 from pushlane_dispatcher.core.departures import REDRIVEN, Departures
@@ -40,6 +41,7 @@ from pushlane_dispatcher.core.journal import Journal
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
 from pushlane_dispatcher.core.life import ENDS, Event, Life, State
 from pushlane_dispatcher.core.log import Batch, Log
+from pushlane_dispatcher.core.looking import ConsumerInfo, Located, Peeked, locate, peek, roster
 from pushlane_dispatcher.core.overflow import Overflow
 from pushlane_dispatcher.core.recovered import Recovered
 from pushlane_dispatcher.core.restore import restore
@@ -327,6 +329,11 @@ class Shard:
                 sent += 1
         return sent
 
+    def cancel(self, lane: int, seq: int, not_before: int, ticket: SettleTicket, now: int) -> None:
+        """End a delayed message, or raise why not. `not_before` is the stored message's own."""
+        cancel(self, lane, seq, not_before, now)
+        self._answer(ticket)
+
     # Reading
 
     def paged(self, page: Page, segments: Iterable[Segment], now: int) -> None:
@@ -405,6 +412,15 @@ class Shard:
 
     def stats(self) -> Stats:
         return stats(self)
+
+    def peek(self, limit: int) -> list[Peeked]:
+        return peek(self, limit)
+
+    def locate(self, lane: int, seq: int) -> Located | None:
+        return locate(self, lane, seq)
+
+    def roster(self) -> list[ConsumerInfo]:
+        return roster(self)
 
     # The end
 

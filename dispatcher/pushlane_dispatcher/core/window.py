@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Append, Effect, Fetch, Page, Schedule
@@ -369,6 +369,11 @@ class Window:
         """A message waits for its `not_before`."""
         heappush(self._delayed, (entry.not_before, entry.seq, entry.lane.number, entry))
 
+    def no_longer_delayed(self, entry: Entry) -> None:
+        """It ends before it is due. That is rare, so the heap is just made anew."""
+        self._delayed = [item for item in self._delayed if item[3] is not entry]
+        heapify(self._delayed)
+
     def next_due(self) -> int | None:
         """Wall clock: when the next waiting message is due."""
         return self._delayed[0][0] if self._delayed else None
@@ -416,11 +421,7 @@ class Window:
                 continue
             if seq in bucket.state.settled:
                 continue
-            entry = Entry(seq, lane, None, MESSAGE_OVERHEAD, State.DELAYED, now, not_before=due)
-            lane.entries[seq] = entry
-            self._life.born(State.DELAYED)
-            self.far -= 1
-            self.delay(entry)
+            self.enter_delayed(lane, seq, due, now)
         if len(found) < read.limit:
             return
         last = found[-1].due
@@ -431,6 +432,15 @@ class Window:
         limit = read.limit * 2 if last == read.start else self._bounds.page_messages
         self.scheduling = True
         self._effects.append(Schedule(last, read.end, limit))
+
+    def enter_delayed(self, lane: Lane, seq: int, due: int, now: int) -> Entry:
+        """A message that only the schedule index knew of comes in, as a bare position."""
+        entry = Entry(seq, lane, None, MESSAGE_OVERHEAD, State.DELAYED, now, not_before=due)
+        lane.entries[seq] = entry
+        self._life.born(State.DELAYED)
+        self.far -= 1
+        self.delay(entry)
+        return entry
 
     # Expiry
 

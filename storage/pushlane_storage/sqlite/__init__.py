@@ -7,5 +7,8 @@ reader threads with connections of their own (reader.py, reads.py). The write-ah
 into the database file in the background (checkpointer.py); what was dropped is deleted bit by
 bit (garbage.py), and its space given back (vacuum.py).
 
+A backup (backup.py) reads beside all that, from this process or another one; restore.py makes a
+folder of it that can be served.
+
 Nothing is imported here: the dispatcher's core imports `pushlane_storage` and does no I/O.
 """

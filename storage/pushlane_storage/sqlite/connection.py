@@ -5,12 +5,14 @@ overwriting what is deleted would double the work of dropping a bucket.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pushlane_storage.sqlite.errors import FolderForeign, FolderUnusable
-from pushlane_storage.sqlite.folder import Folder
+from pushlane_storage.sqlite.folder import RESTORING, Folder
 from pushlane_storage.sqlite.limits import Limits
+from pushlane_storage.sqlite.manifest import BACKUP
 from pushlane_storage.sqlite.schema import Step, migrate, raise_epoch
 
 PAGE_BYTES = 4096
@@ -52,17 +54,37 @@ def open_database(
     folder: Folder, limits: Limits, steps: Sequence[Step]
 ) -> tuple[sqlite3.Connection, int]:
     """The writer's connection, and the epoch of this opening, raised durably."""
-    try:
+    _refuse_what_is_no_store(folder)
+    with opening(folder):
         connection = connect(folder.database, limits.writer_cache_bytes, limits)
         try:
             return connection, _prepare(connection, folder, steps)
         except BaseException:
             connection.close()
             raise
+
+
+@contextmanager
+def opening(folder: Folder) -> Iterator[None]:
+    """Whatever the disk or the file is at fault with meanwhile, as an `OpenError`."""
+    try:
+        yield
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
             raise FolderForeign(f"{folder.database} is not a database") from error
         raise FolderUnusable(f"{folder.database} can't be opened: {error}") from error
+    except OSError as error:
+        raise FolderUnusable(f"{folder.path} can't be used: {error.strerror or error}") from error
+
+
+def _refuse_what_is_no_store(folder: Folder) -> None:
+    """An empty store made beside these would only hide what is wrong."""
+    if folder.database.exists():
+        return
+    if (folder.path / RESTORING).exists():
+        raise FolderUnusable(f"a restore into {folder.path} was interrupted: run it again")
+    if (folder.path / BACKUP).exists():
+        raise FolderForeign(f"{folder.path} is a backup: restore it into another folder")
 
 
 def _prepare(connection: sqlite3.Connection, folder: Folder, steps: Sequence[Step]) -> int:

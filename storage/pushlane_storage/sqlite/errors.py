@@ -7,13 +7,15 @@ OpenError                 the folder can't be served, and nothing was changed
 └── FolderUnusable        no such thing can be made or read there
 StoreUnknown
 └── StoreBroken           a commit failed: nothing is known any more, and the process ends
-StoreError
-└── StoreDamaged          a row that must be right is not: the shard can't be opened
+
+A stored row that must be right and is not, or that can't be read, is the interface's
+`StoreDamaged`.
 """
 
 import sqlite3
 from pathlib import Path
 
+from pushlane_storage.interface import StoreDamaged as StoreDamaged
 from pushlane_storage.interface import StoreError, StoreUnknown
 
 
@@ -51,10 +53,6 @@ class StoreBroken(StoreUnknown):
     """The store has stopped for good: after a failed commit nothing can be trusted."""
 
 
-class StoreDamaged(StoreError):
-    """A stored row is not what was written, and there is no going on without it."""
-
-
 FULL = sqlite3.SQLITE_FULL
 BUSY = sqlite3.SQLITE_BUSY
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -80,6 +78,6 @@ def is_fault(error: BaseException) -> bool:
 
 
 def read_error(error: sqlite3.Error) -> StoreError:
-    """What a reader is told."""
+    """What a reader is told. An EIO comes as `SQLITE_CORRUPT`: SQLite makes no difference."""
     kind = StoreDamaged if code_of(error) in _CORRUPT else StoreUnknown
     return kind(f"reading failed: {error}")

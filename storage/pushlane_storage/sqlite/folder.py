@@ -12,6 +12,8 @@ from pushlane_storage.sqlite.errors import FolderLocked, FolderUnusable
 
 DATABASE = "pushlane.db"
 LOCK = "lock"
+RESTORING = "restoring.db"
+"""What becomes the database when a restore has come to its end."""
 
 
 class Folder:
@@ -44,7 +46,7 @@ def open_folder(path: Path) -> Folder:
     """Make the folder if need be, and lock it."""
     path = path.absolute()
     try:
-        _make(path)
+        make_folder(path)
         return Folder(path, _lock(path))
     except OSError as error:
         raise FolderUnusable(f"{path} can't be used: {error.strerror or error}") from error
@@ -66,10 +68,11 @@ def file_size(path: Path) -> int:
         return 0
 
 
-def _make(path: Path) -> None:
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, durably."""
     if path.is_dir():
         return
-    _make(path.parent)
+    make_folder(path.parent)
     path.mkdir(exist_ok=True)
     sync_folder(path.parent)
 

@@ -11,7 +11,7 @@ import trio
 
 from pushlane_storage.sqlite.checkpointer import Checkpointer
 from pushlane_storage.sqlite.committer import Committer
-from pushlane_storage.sqlite.connection import connect, connect_reader, open_database
+from pushlane_storage.sqlite.connection import connect, connect_reader, open_database, opening
 from pushlane_storage.sqlite.folder import file_size, open_folder
 from pushlane_storage.sqlite.fuse import FailStop, Fuse
 from pushlane_storage.sqlite.gate import Gate
@@ -40,7 +40,9 @@ class Machinery:
         self.reads: Waiting[Reading] = Waiting(limits.waiting_reads)
         with ExitStack() as stack:
             self._folder = open_folder(path)
+            self.path, self.known = self._folder.path, len(steps)
             stack.callback(self._folder.close)
+            stack.enter_context(opening(self._folder))
             connection, epoch = open_database(self._folder, limits, steps)
             stack.callback(connection.close)
             self.stats = stats = Stats(epoch=epoch)

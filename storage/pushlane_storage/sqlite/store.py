@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -18,26 +17,25 @@ from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.sqlite import quarantine, queue_rows, reads, usage_rows
+from pushlane_storage.sqlite.backup import backup, silent
 from pushlane_storage.sqlite.call import Call
 from pushlane_storage.sqlite.damage_report import DamageReport
 from pushlane_storage.sqlite.fuse import FailStop, exit_process
+from pushlane_storage.sqlite.inspection import Progress
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.log_rows import unpack_seal, unpack_settlement
 from pushlane_storage.sqlite.machinery import Machinery
+from pushlane_storage.sqlite.manifest import Manifest
 from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.sqlite.reader import Reading
 from pushlane_storage.sqlite.schema import STEPS, Step
 from pushlane_storage.sqlite.segment_reads import SegmentReads
 from pushlane_storage.sqlite.stats import Stats
 from pushlane_storage.sqlite.tables import Tables
+from pushlane_storage.sqlite.wall import wall_clock
 from pushlane_storage.usage import Usage
 
 T = TypeVar("T")
-
-
-def wall_clock() -> int:
-    """Unix time in milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def _ignore(_: Damage) -> None:
@@ -55,6 +53,7 @@ class SqliteStore:
         wall: Callable[[], int],
     ) -> None:
         self._machinery = machinery
+        self._wall = wall
         self._writes = machinery.writes
         self._reads = machinery.reads
         self._report = DamageReport(
@@ -94,6 +93,28 @@ class SqliteStore:
         """Finish what is under way and let go of the folder."""
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(self._machinery.close)
+
+    async def backup(self, target: str | Path, progress: Progress = silent) -> Manifest:
+        """Back up everything into a folder; `BackupError` says why it can't be.
+
+        Serving goes on meanwhile. `progress` is called by a thread.
+        """
+        machinery = self._machinery
+
+        def tell(stage: str, done: int, total: int) -> None:
+            trio.from_thread.check_cancelled()
+            progress(stage, done, total)
+
+        def run() -> Manifest:
+            return backup(
+                machinery.path,
+                Path(target),
+                progress=tell,
+                now=self._wall(),
+                known=machinery.known,
+            )
+
+        return await trio.to_thread.run_sync(run)
 
     async def _write(self, work: Callable[[Tables], T], *, grows: bool = False) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -48,6 +48,11 @@ class Opened:
     def database(self) -> Path:
         return self.folder / "pushlane.db"
 
+    @property
+    def backup(self) -> Path:
+        """A place for a backup."""
+        return self.folder.parent / "backup"
+
     async def close(self) -> None:
         for store in self._stores:
             await store.close()

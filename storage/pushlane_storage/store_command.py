@@ -1,0 +1,171 @@
+"""`pushlane store`: backup and restore of the embedded store.
+
+Exit status: 0 done; 1 it failed half-way, and left nothing that could be used; 2 it can't be done
+like this, and nothing was touched; 3 done, but some of what the store holds is damaged.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+from cyclopts import App, Parameter
+
+if TYPE_CHECKING:
+    from pushlane_storage.sqlite.inspection import Progress
+    from pushlane_storage.sqlite.manifest import Manifest
+
+FAILED, REFUSED, DAMAGED = 1, 2, 3
+
+store = App(name="store", help="Back up and restore the embedded store.")
+
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+
+
+@store.command
+def backup(data: str, target: Path, /, *, json: Json = False) -> None:
+    """Back up a store into a new folder, while it is served or not.
+
+    Everything that was acknowledged before the command began is in the backup. It is read again
+    and compared before it counts as one.
+
+    Exit status: 0 done, 1 failed, 2 refused, 3 done but the store has damaged segments.
+
+    Parameters
+    ----------
+    data
+        The store: a folder such as ./pushlane-data, or sqlite:DIR.
+    target
+        A folder that is not there yet, or is empty.
+    json
+        Print the manifest as JSON.
+    """
+    from pushlane_storage.sqlite.backup import backup as run
+
+    manifest = _run(lambda folder, tell: run(folder, target, progress=tell), data)
+    _report(manifest, f"backed up to {target}", {"backup": str(target)}, json)
+
+
+@store.command
+def verify(backup: Path, /, *, json: Json = False) -> None:
+    """Check a backup against its manifest: every byte, every row, every checksum.
+
+    Exit status: 0 whole, 1 damaged, 2 not a backup, 3 whole, of a store with damaged segments.
+
+    Parameters
+    ----------
+    backup
+        The folder of a backup.
+    json
+        Print the manifest as JSON.
+    """
+    from pushlane_storage.sqlite.backup import verify as run
+
+    manifest = _run(lambda folder, tell: run(folder, progress=tell), str(backup))
+    _report(manifest, f"{backup} is whole", {"backup": str(backup)}, json)
+
+
+@store.command
+def restore(backup: Path, data: str, /, *, epoch_above: int = 0, json: Json = False) -> None:
+    """Restore a backup into a new folder, to be served from there.
+
+    The backup is verified before the folder is touched, and the copy afterwards. The restored
+    store goes on with a far greater epoch, so that message ids and fences which were given out
+    after the backup are not given out again.
+
+    Exit status: 0 done, 1 failed, 2 refused, 3 done, of a store with damaged segments.
+
+    Parameters
+    ----------
+    backup
+        The folder of a backup.
+    data
+        The store: a folder that is not there yet or is empty, or sqlite:DIR.
+    epoch_above
+        An epoch that the lost store certainly had not passed. Needed only if it was opened more
+        than once in 30 s since the backup, or a clock is wrong.
+    json
+        Print the manifest and the epoch as JSON.
+    """
+    from pushlane_storage.sqlite.restore import restore as run
+
+    done = _run(lambda to, tell: run(backup, to, progress=tell, above=epoch_above), data)
+    told = {"data": str(folder_of(data)), "epoch": done.epoch}
+    _report(done.manifest, f"restored to {folder_of(data)}, epoch {done.epoch}", told, json)
+
+
+def folder_of(data: str) -> Path:
+    """The folder that DATA names: a path, or a store URL."""
+    scheme, colon, rest = data.partition(":")
+    if not colon or not re.fullmatch("[a-z][a-z0-9+.-]*", scheme):
+        rest = data
+    elif scheme != "sqlite":
+        _end(REFUSED, f"{data} is not an embedded store: give a folder, or sqlite:DIR")
+    if not rest or "\0" in rest:
+        _end(REFUSED, f"{data!r} names no folder: give one, such as ./pushlane-data")
+    return Path(rest)
+
+
+def _run(work: "Callable[[Path, Progress], Any]", data: str) -> Any:
+    from pushlane_storage.sqlite import backup_errors as errors
+
+    refused = (
+        errors.NotAStore,
+        errors.BackupNewer,
+        errors.TargetNotEmpty,
+        errors.TargetUnusable,
+        errors.NoSpace,
+        errors.BackupUnfinished,
+        errors.EpochsExhausted,
+    )
+    folder = folder_of(data)
+    try:
+        with _progress() as tell:
+            return work(folder, tell)
+    except errors.BackupError as error:
+        _end(REFUSED if isinstance(error, refused) else FAILED, str(error))
+
+
+def _report(manifest: "Manifest", done: str, told: dict[str, object], json: bool) -> None:
+    import msgspec
+
+    contents = manifest.contents
+    if json:
+        answer = {**told, "manifest": manifest}
+        print(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+    else:
+        print(
+            f"{done}: {contents.messages} messages in {contents.tables['segment']} segments,"
+            f" {contents.tables['queue']} queues, {manifest.bytes} bytes"
+        )
+    if contents.damaged:
+        found = ", ".join(f"{count} of {table}" for table, count in contents.damaged.items())
+        _end(DAMAGED, f"damaged rows in the store, copied as they are: {found}")
+
+
+def _end(status: int, text: str) -> NoReturn:
+    print(f"pushlane store: {text}", file=sys.stderr)
+    sys.exit(status)
+
+
+@contextmanager
+def _progress() -> "Iterator[Progress]":
+    """A bar on a terminal, else nothing."""
+    from pushlane_storage.sqlite.backup import silent
+
+    if not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def tell(stage: str, done: int, total: int) -> None:
+            bar.update(task, description=stage, completed=done, total=total or None)
+
+        yield tell

@@ -1,0 +1,85 @@
+"""What sessions ask of shards that stopped and came back, and of queues that are open."""
+
+from __future__ import annotations
+
+from pushlane_dispatcher.stop import Stop
+from pushlane_leases.memory import MemoryLeases
+from tests.dispatcher.rig import TENANT, Consumer, Rig, blocked, rig
+
+
+async def reopened(it: Rig) -> None:
+    await it.runner.close(Stop.CLOSED)
+    await it.reopen()
+
+
+class Heir(Consumer):
+    """A sink that takes a subscription over instead of making one."""
+
+    def __init__(self, old: Consumer) -> None:
+        self.acking = False
+        self.runs, self.again, self.lost_receipts, self.end = [], [], [], None
+        self.sub = old.sub
+        self._news = old._news
+
+
+async def test_a_subscription_that_the_cache_remembered_goes_on() -> None:
+    async with rig(leases=MemoryLeases()) as it:
+        old = it.consumer(2, lease_ms=5_000)
+        await it.publish(b"1", b"2", b"3")
+        await old.got(2)
+        await reopened(it)
+        heir, prefix = Heir(old), old.sub.prefix
+        held = [(prefix, 1, 1), (prefix, 7, 8), ("foreign", 1, 1)]
+        adopted = it.runner.adopt(prefix, held, heir, 3, lease_ms=9_000, explicit=False)
+        assert adopted is not None
+        subscription, lost = adopted
+        assert sorted(lost) == sorted([(prefix, 7, 8), ("foreign", 1, 1)])
+        assert (subscription.credit, subscription.lease_ms) == (3, 9_000)
+        await blocked()
+        assert [message.body for run in heir.again for message in run.messages] == [b"2"]
+        assert heir.bodies == [b"3"]
+        assert sorted(subscription.held)[:2] == [1, 2]
+
+
+async def test_nobody_else_s_subscription_is_adopted() -> None:
+    async with rig(leases=MemoryLeases()) as it:
+        other = it.consumer()
+        sink = Heir(other)
+        for prefix in (other.sub.prefix, "unknown"):
+            assert it.runner.adopt(prefix, [], sink, 1, lease_ms=None, explicit=True) is None
+        assert other.sub.token is other
+
+
+async def test_without_a_cache_there_is_nothing_to_adopt() -> None:
+    async with rig() as it:
+        old = it.consumer()
+        await it.publish(b"1")
+        await old.got(1)
+        await reopened(it)
+        prefix = old.sub.prefix
+        assert it.runner.adopt(prefix, [], Heir(old), 1, lease_ms=None, explicit=True) is None
+
+
+async def test_ready_says_whether_something_could_be_granted() -> None:
+    async with rig() as it:
+        before = it.runner.ready
+        await it.publish(b"1")
+        stored = it.runner.ready
+        await it.consumer().got(1)
+        assert [before, stored, it.runner.ready] == [False, True, False]
+
+
+async def test_a_paused_queue_is_never_ready() -> None:
+    async with rig(paused=True) as it:
+        await it.publish(b"1")
+        assert not it.runner.ready
+
+
+async def test_opened_is_what_open_would_answer_without_waiting() -> None:
+    async with rig() as it:
+        assert it.dispatcher.opened(TENANT, "q") is it.queue
+        assert it.dispatcher.opened(TENANT, "other") is None
+        await it.runner.close(Stop.CLOSED)
+        assert it.dispatcher.opened(TENANT, "q") is None
+        await it.reopen()
+        assert it.dispatcher.opened(TENANT, "q") is it.queue

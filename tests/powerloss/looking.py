@@ -1,0 +1,43 @@
+"""Looking at what is stored: the buckets of a queue, as a new owner would find them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from random import Random
+
+from pushlane.wire.limits import DEFAULTS
+from pushlane_dispatcher.clock import Clock
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.ident import make_id
+from pushlane_dispatcher.core.recovered import RecoveredBucket
+from pushlane_dispatcher.core.recovery import recover
+from pushlane_dispatcher.recover import read_rows
+from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.tools import Tools
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import Store
+from pushlane_storage.queue import QueueRow
+
+
+async def buckets_of(
+    store: Store, row: QueueRow, epoch: int, clock: Clock, rng: Random
+) -> AsyncIterator[tuple[ShardKey, RecoveredBucket]]:
+    """What the owner with this epoch would begin with."""
+    tools = Tools(store, None, clock, Settings(), Bounds(), DEFAULTS, rng.random, str)
+    for number in range(row.config.shards):
+        key = ShardKey(row.id, number)
+        _, recovered = recover(await read_rows(tools, key), epoch)
+        for found in recovered.buckets:
+            yield key, found
+
+
+async def left_in(store: Store, key: ShardKey, found: RecoveredBucket) -> dict[str, str]:
+    """The messages of a bucket that have not ended: their ids, and their bodies."""
+    first, lane = found.row.first, found.row.key.lane
+    seqs = [
+        seq
+        for low, high in found.state.settled.gaps(first, first + found.row.count - 1)
+        for seq in range(low, high + 1)
+    ]
+    messages = await store.messages(key, found.row.key, seqs)
+    return {make_id(*key, lane, seq): one.body.decode() for seq, one in messages.items()}

@@ -33,7 +33,9 @@ from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.store import SqliteStore
 
-CONFIG = QueueConfig(max_messages=100_000_000, dead_letter="")
+WINDOW_S = 60
+"""Dedup window: for so long the disk also keeps what producers might repeat."""
+CONFIG = QueueConfig(max_messages=100_000_000, dead_letter="", dedup_window_ms=1_000 * WINDOW_S)
 RATE = 80_000
 SINGLE_MS = 2.0
 MEMORY_MIB = 32
@@ -214,6 +216,7 @@ async def space(folder: Path, wait_s: int) -> None:
         await drain([consumer], left)
         rate = left / (time.perf_counter() - began)
         print(f"  {f'drained {left:,} at, messages/s':44s} {rate:14,.0f}")
+        consumer.end()
         drained = time.perf_counter()
         while (now := store.stats().database_bytes) > peak / 10:
             if time.perf_counter() > drained + wait_s:
@@ -261,7 +264,7 @@ def main() -> None:
             in_process("--phase", "reopen", folder, backlog)
         in_process("--phase", "growth", folder, backlog, part)
         in_process("--phase", "head_reads", folder, 1_000_000 // part)
-        in_process("--phase", "space", folder, 2 if args.quick else 120)
+        in_process("--phase", "space", folder, 2 if args.quick else 2 * WINDOW_S)
     finally:
         shutil.rmtree(place)
 

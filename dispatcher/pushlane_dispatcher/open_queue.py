@@ -33,11 +33,18 @@ class OpenQueue:
 
     @property
     def running(self) -> bool:
-        return all(runner.running for runner in self.runners)
+        # Asked for every publish: a plain loop takes half as long as a generator.
+        for runner in self.runners:  # noqa: SIM110
+            if not runner.running:
+                return False
+        return True
 
     @property
     def congested(self) -> bool:
-        return any(runner.congested for runner in self.runners)
+        for runner in self.runners:  # noqa: SIM110
+            if runner.congested:
+                return True
+        return False
 
     async def room(self) -> None:
         """Wait until every shard has room."""

@@ -25,6 +25,9 @@ from pushlane_storage.segment import Segment
 from pushlane_storage.seq import make_seq
 from pushlane_storage.settlement import Void
 
+AHEAD = 2
+"""Pages that are read before their turn, so that consumers don't wait for the disk."""
+
 FETCHES = 4
 """Reads of single messages under way at once."""
 
@@ -90,13 +93,14 @@ class Window:
         if lane.cursor != segment.first or lane.paging or self.purging or not self._room():
             return
         if append.plain:
-            self._admit_plain(lane, segment, append.size, now)
+            self._admit_plain(lane, segment.first, segment.messages, append.size, now)
         else:
             self._admit(lane, segment.first, segment.messages, None, now, wall)
 
-    def _admit_plain(self, lane: Lane, segment: Segment, size: int, now: int) -> None:
+    def _admit_plain(
+        self, lane: Lane, first: int, messages: list[Message], size: int, now: int
+    ) -> None:
         """The same as `_admit` for messages that need no closer look."""
-        messages, first = segment.messages, segment.first
         lane.cursor = first + len(messages)
         ready = State.READY
         entries = [
@@ -128,7 +132,7 @@ class Window:
         for lane in self.order:
             if not lane.backlogged or lane.paging or not self._room():
                 continue
-            if lane.ready * 2 >= self._bounds.page_messages:
+            if lane.ready >= AHEAD * self._bounds.page_messages:
                 continue
             bucket = self._next_unsettled(lane)
             if bucket is not None:
@@ -173,7 +177,7 @@ class Window:
             skip = max(0, lane.cursor - segment.first)
             messages = segment.messages[skip : bucket.last - segment.first + 1]
             if messages:
-                self._admit(lane, segment.first + skip, messages, bucket, now, wall)
+                self._admit_page(lane, segment.first + skip, messages, bucket, now, wall)
         if count < page.limit and lane.cursor <= page.last:
             missing.append((lane.cursor, page.last))
             lane.cursor = page.last + 1
@@ -193,6 +197,35 @@ class Window:
                         lost.append(entry)
         self._life.born(State.READY, len(lost))
         return lost
+
+    def _admit_page(
+        self,
+        lane: Lane,
+        first: int,
+        messages: list[Message],
+        bucket: LiveBucket,
+        now: int,
+        wall: int,
+    ) -> None:
+        """Most of a backlog was never touched and is plain: then there is nothing to look up."""
+        last = first + len(messages) - 1
+        if (
+            not bucket.state.voids
+            and next(bucket.state.settled.gaps(first, last), None) == (first, last)
+            and lane.entries.keys().isdisjoint(range(first, last + 1))
+            and not any(
+                message.key is not None
+                or message.headers is not None
+                or message.not_before
+                or message.expires_at
+                for message in messages
+            )
+        ):
+            size = sum(len(message.body) for message in messages)
+            size += MESSAGE_OVERHEAD * len(messages)
+            self._admit_plain(lane, first, messages, size, now)
+        else:
+            self._admit(lane, first, messages, bucket, now, wall)
 
     def _admit(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from pushlane.wire.errors import Conflict, NotFound
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import (
     Append,
@@ -27,6 +29,7 @@ from pushlane_dispatcher.core.effects import (
     PublishTicket,
     Schedule,
     Settle,
+    SettleTicket,
     Transfer,
 )
 from pushlane_storage.queue import QueueConfig
@@ -145,6 +148,20 @@ class ShardMachine(RuleBasedStateMachine):
         else:
             self.rig.refusing = what == "refuse"
             self.rig.configure(paused=what == "pause")
+
+    @precondition(lambda self: self.rig.model.places)
+    @rule(pick=picks)
+    def cancel(self, pick: int) -> None:
+        """Of whatever message: only a delayed one ends by it."""
+        lane, seq = one_of(list(self.rig.model.places), pick)
+        stored = self.rig.stored(lane, seq)
+        with suppress(NotFound, Conflict):
+            not_before = 0 if stored is None else stored.not_before
+            self.rig.shard.cancel(lane, seq, not_before, SettleTicket(), self.rig.now)
+            assert stored is not None
+            assert stored.not_before, "it was delayed, though it may be due by now"
+            assert self.rig.state(seq, lane) == "leaving"
+        self.rig.run()
 
     def crash(self, how: str) -> None:
         """`wipe`: the lease cache is lost too; `late`: what was under way lands afterwards."""
@@ -330,6 +347,7 @@ def test_a_shard_does_what_its_model_does() -> None:
 WEIGHTS = {
     "publish": 8, "finish": 6, "hold": 2, "land": 2, "refuse": 2, "disturb": 2, "subscribe": 3,
     "ack": 8, "nack": 3, "start": 3, "extend": 1, "credit": 1, "session": 1, "leave": 1, "wait": 6,
+    "cancel": 4,
 }  # fmt: skip
 
 
@@ -359,6 +377,9 @@ class Walk:
             machine.hold(set(rng.sample(ALL, rng.choice([0, 1, 1, 2, 3]))))
         elif name == "disturb":
             machine.disturb(rng.choice([*DISTURBANCES, "calm", "late"]))
+        elif name == "cancel":
+            if machine.rig.model.places:
+                machine.cancel(pick)
         elif name == "wait":
             machine.wait(rng.choice([1, 100, 1_000, 2_000, 6_000]))
         elif machine.consumers:

@@ -69,12 +69,12 @@ def test_what_is_stored_while_a_page_is_read_waits_its_turn() -> None:
 
 def test_no_more_is_read_while_enough_is_ready() -> None:
     rig = Rig(bounds=Bounds(window_messages=100, page_messages=4, segment_messages=1))
-    rig.publish(*names(10))
+    rig.publish(*names(20))
     rig.crash()
     rig.reads = []
     rig.publish("x")
     assert rig.reads == []
-    assert rig.shard.window.lanes[LANE].ready == 4
+    assert rig.shard.window.lanes[LANE].ready == 8
     rig.subscribe(3)
     assert len(rig.reads) == 1
 

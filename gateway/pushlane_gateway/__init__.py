@@ -1,8 +1,8 @@
 """The gateway: the first and the last part of the server that a message passes.
 
-The listener, the WebSocket sessions, the HTTP API and the pages will live here: they check a frame,
-find out who sent it and whether they may, and hand it to the dispatcher that owns the queue's
-shard; on the way out they push deliveries to consumers within their credit. So far the package
-holds only the `serve` command, which says that the listener is still to come. The gateway may
-import the dispatcher and `pushlane.wire`; nothing imports the gateway.
+`server` puts everything together: the `listener` turns connections into requests and sockets, a
+`session` checks a client's frames, hands them to the dispatcher that owns the queue's shard, and
+pushes deliveries back within the client's credit; `http` is the API beside it, `auth` says who it
+is and whether they may, `configuration` what an operator may set, `metrics` what happened. The
+gateway may import the dispatcher and `pushlane.wire`; nothing imports the gateway.
 """

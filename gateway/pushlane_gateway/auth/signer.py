@@ -1,0 +1,139 @@
+"""Short-lived tokens for browsers, signed by the server: JSON Web Tokens with HMAC-SHA-256.
+
+The algorithm is pinned: what a token's header says of it is only compared. The `kid` names the
+secret that signed; with several secrets the first one signs and all verify, so secrets can be
+rotated without cutting anybody off. Both the signing key and its `kid` are derived from the
+secret, by hashes that are kept apart, so a `kid` gives nothing away.
+
+A token says who made it (`key`, the API key's public id): it dies with that key. Times are checked
+here and not by the library, whose clock can't be set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import jwt
+import msgspec
+
+from pushlane.wire.errors import BadRequest, Unauthorized
+from pushlane.wire.limits import DEFAULTS
+from pushlane.wire.names import check_tenant_name
+from pushlane_gateway.auth.identity import Identity
+from pushlane_gateway.auth.key import check_label
+from pushlane_gateway.auth.rule import parse_rules
+from pushlane_gateway.auth.secret import Secret
+
+ALGORITHM = "HS256"
+
+_AGAIN = "get a new one from POST /v1/tokens"
+_CLAIMS = ["exp", "nbf", "iat", "iss", "sub"]
+
+
+class _Claims(msgspec.Struct):
+    """Of a token that we signed ourselves. Times are in seconds, as the standard has it."""
+
+    exp: int
+    nbf: int
+    iat: int
+    sub: str
+    tenant: str
+    rules: list[str]
+    key: str | None = None
+
+
+class Signer:
+    """Signs and verifies. `secrets`: the first signs, all verify; there is at least one."""
+
+    def __init__(
+        self, secrets: Sequence[Secret], issuer: str = "pushlane", leeway_ms: int = 0
+    ) -> None:
+        assert secrets, "nothing to sign with"
+        self._issuer = issuer
+        self._leeway_ms = leeway_ms
+        self._keys = {_key_id(secret): _signing_key(secret) for secret in secrets}
+        self._first = _key_id(secrets[0])
+
+    def sign(self, identity: Identity, now: int) -> str:
+        """A token for this identity, whose `expires_at` is a whole second."""
+        assert identity.expires_at is not None, "signed tokens end"
+        claims: dict[str, Any] = {
+            "iss": self._issuer,
+            "sub": identity.name,
+            "iat": now // 1000,
+            "nbf": now // 1000,
+            "exp": identity.expires_at // 1000,
+            "tenant": identity.tenant,
+            "rules": [str(rule) for rule in identity.rules],
+        }
+        if identity.key is not None:
+            claims["key"] = identity.key
+        token = jwt.encode(
+            claims, self._keys[self._first], algorithm=ALGORITHM, headers={"kid": self._first}
+        )
+        if len(token) > DEFAULTS.token_bytes:
+            raise BadRequest(f"the token would have {len(token)} bytes: ask for fewer rules")
+        return token
+
+    def verify(self, token: str, now: int) -> Identity:
+        """Whom a token stands for. `Unauthorized` says what to do; it never shows the token."""
+        claims = self._decode(token)
+        if claims.nbf * 1000 > now + self._leeway_ms:
+            raise Unauthorized("the token is not valid yet: compare the clocks of both machines")
+        if claims.exp * 1000 <= now:
+            raise Unauthorized(f"the token has expired: {_AGAIN}")
+        try:
+            name = check_label(claims.sub)
+            tenant = check_tenant_name(claims.tenant)
+            rules = parse_rules(claims.rules)
+        except BadRequest as error:  # somebody else signs with our secret
+            raise Unauthorized(f"the token makes no sense ({error}): {_AGAIN}") from None
+        return Identity(name, tenant, rules, claims.exp * 1000, claims.key)
+
+    def _decode(self, token: str) -> _Claims:
+        try:
+            payload = jwt.decode(
+                token,
+                self._key_for(token),
+                algorithms=[ALGORITHM],
+                issuer=self._issuer,
+                options={
+                    "require": _CLAIMS,
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                },
+            )
+            return msgspec.convert(payload, _Claims)
+        except jwt.InvalidIssuerError:
+            raise Unauthorized(f"the token is from another issuer: {_AGAIN}") from None
+        except jwt.InvalidAlgorithmError:
+            raise Unauthorized(f"the token is not signed with {ALGORITHM}: {_AGAIN}") from None
+        except jwt.InvalidSignatureError:
+            raise Unauthorized(f"the token's signature is wrong: {_AGAIN}") from None
+        except (jwt.PyJWTError, ValueError):
+            # ValueError: text that has no bytes, claims of the wrong types.
+            raise Unauthorized(f"this is neither an API key nor a signed token: {_AGAIN}") from None
+
+    def _key_for(self, token: str) -> str:
+        kid = jwt.get_unverified_header(token).get("kid")
+        key = self._keys.get(kid) if isinstance(kid, str) else None
+        if key is None:
+            raise Unauthorized(f"the token was not signed with a secret of this server: {_AGAIN}")
+        return key
+
+
+def _signing_key(secret: Secret) -> str:
+    return _derive(secret, b"pushlane-sign", 32)
+
+
+def _key_id(secret: Secret) -> str:
+    return _derive(secret, b"pushlane-kid", 6)
+
+
+def _derive(secret: Secret, purpose: bytes, size: int) -> str:
+    """In hexadecimal: the library refuses keys that look like PEM or JSON, this never does."""
+    text = secret.reveal().encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=size, person=purpose).hexdigest()

@@ -1,0 +1,107 @@
+"""Everything that can be set, in one Struct. A Configuration that exists is valid.
+
+load()                  made from pushlane.toml, the environment and flags: load.py
+Configuration()         all defaults
+Configuration.describe  every key, for docs and checks: known.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pushlane.wire.errors import PushlaneError
+from pushlane.wire.limits import Limits
+from pushlane_dispatcher.configurable import Bounds, Settings, SqliteLimits, check_config
+from pushlane_gateway.auth.key_file import DEFAULT_NAME as KEYS_FILE
+from pushlane_gateway.auth.origin import check_host, check_origin
+from pushlane_gateway.auth.settings import AuthSettings
+from pushlane_gateway.auth.signing_file import check_secrets
+from pushlane_gateway.configuration.sections import LogSettings, QueueSettings, TlsSettings
+from pushlane_gateway.http.settings import HttpSettings
+from pushlane_gateway.listener.address import parse_address
+from pushlane_gateway.session.settings import SessionSettings
+from pushlane_gateway.settings import GatewaySettings
+
+if TYPE_CHECKING:
+    from pushlane_gateway.configuration.known import Key
+
+SQLITE = "sqlite:"
+DERIVED = ("shard.credit",)
+"""Fields that follow from others and are no keys: `bounds` sets them."""
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    listen: tuple[str, ...] = ("127.0.0.1:8420",)
+    """Addresses to listen on: `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`. An address that other
+    machines reach needs keys, or `auth.insecure`."""
+    store: str = SQLITE + "./pushlane-data"
+    """Where messages are kept: `sqlite:DIR`, or `memory:` for nothing that has to last."""
+    leases: str = "memory:"
+    """Where it is cached who holds which message: `memory:`."""
+    auth: AuthSettings = AuthSettings()
+    """Keys, tokens and browsers."""
+    tls: TlsSettings = TlsSettings()
+    """Encrypted connections."""
+    log: LogSettings = LogSettings()
+    """What is written to stderr."""
+    queues: QueueSettings = QueueSettings()
+    """How queues come to be."""
+    limits: Limits = Limits()
+    """What clients may send; they are told in `welcome.limits`."""
+    gateway: GatewaySettings = GatewaySettings()
+    """The listener and its connections."""
+    session: SessionSettings = SessionSettings()
+    """What is kept and how long is waited for each client."""
+    http: HttpSettings = HttpSettings()
+    """The HTTP API."""
+    dispatcher: Settings = Settings()
+    """How long the dispatcher waits and how much it keeps."""
+    shard: Bounds = Bounds()
+    """The same of one shard of a queue."""
+    sqlite: SqliteLimits = SqliteLimits()
+    """The same of the embedded store."""
+
+    def __post_init__(self) -> None:
+        if not self.listen:
+            raise ValueError("listen is empty: where should it listen?")
+        for address in self.listen:
+            parse_address(address)
+        for origin in self.auth.allowed_origins:
+            check_origin(origin)
+        for host in self.auth.allowed_hosts:
+            check_host(host)
+        check_secrets(self.auth.signing_secrets, "auth.signing_secrets")
+        try:
+            check_config("template", self.queues.template, self.limits)
+        except PushlaneError as error:
+            raise ValueError(f"queues.template: {error}") from None
+
+    @property
+    def folder(self) -> Path | None:
+        """The embedded store's folder; None when the store is none."""
+        if self.store.startswith(SQLITE):
+            return Path(self.store.removeprefix(SQLITE))
+        return None
+
+    @property
+    def keys_file(self) -> Path | None:
+        """The file of API keys; None: there can't be any."""
+        if self.auth.keys_file is not None:
+            return Path(self.auth.keys_file)
+        return None if self.folder is None else self.folder / KEYS_FILE
+
+    @property
+    def bounds(self) -> Bounds:
+        """For shards: with what another section says about them."""
+        return msgspec.structs.replace(self.shard, credit=self.limits.credit)
+
+    @classmethod
+    def describe(cls) -> Iterator[Key]:
+        """Every key with its type, default, range and reason, in order."""
+        from pushlane_gateway.configuration.known import describe
+
+        return describe()

@@ -1,0 +1,126 @@
+"""A call: one request of an operation, by somebody who may make it."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from pushlane.wire.codec import decode_json
+from pushlane.wire.errors import BadRequest, Forbidden, TooLarge
+from pushlane.wire.names import check_queue_name
+from pushlane_gateway.auth.identity import Identity
+from pushlane_gateway.auth.rule import Action
+from pushlane_gateway.http.errors import NO_STORE, ClientGone
+from pushlane_gateway.http.operation import Operation
+from pushlane_gateway.http.tools import HttpTools
+
+T = TypeVar("T")
+
+JSON = "application/json"
+SECRETS = ("token", "access_token", "authorization", "key", "api_key")
+"""What people put into URLs and shouldn't: those are logged everywhere."""
+
+
+class Call:
+    def __init__(
+        self, request: Request, operation: Operation, identity: Identity, tools: HttpTools
+    ) -> None:
+        self.request = request
+        self.operation = operation
+        self.identity = identity
+        self.tools = tools
+
+    @property
+    def tenant(self) -> str:
+        return self.identity.tenant
+
+    @property
+    def queue(self) -> str:
+        """The queue that the path names."""
+        return check_queue_name(self.request.path_params["queue"])
+
+    @property
+    def id(self) -> str:
+        """The message that the path names."""
+        return str(self.request.path_params["id"])
+
+    def header(self, name: str) -> str | None:
+        """The only header of this name."""
+        found = self.request.headers.getlist(name)
+        if len(found) > 1:
+            raise BadRequest(f"there are {len(found)} {name} headers: one is enough")
+        return found[0] if found else None
+
+    # Rights
+
+    def check_rights(self) -> None:
+        if self.operation.rights and "queue" in self.request.path_params:
+            self.need(self.operation.rights, self.queue)
+
+    def need(self, rights: tuple[Action, ...], queue: str) -> None:
+        """Raise unless the caller has one of these rights on a queue."""
+        if not any(self.identity.allows(right, queue) for right in rights):
+            wanted = " or ".join(rights)
+            raise Forbidden(f"{self.identity.name} may not {wanted} {queue}")
+
+    # What it says
+
+    def query(self, kind: type[T]) -> T:
+        found = self.request.query_params.multi_items()
+        values = dict(found)
+        if len(values) < len(found):
+            raise BadRequest("something stands twice in the query")
+        if any(name.lower() in SECRETS for name in values):
+            raise BadRequest("credentials belong into the Authorization header, never into a URL")
+        try:
+            return msgspec.convert(values, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise BadRequest(f"query: {error}") from None
+
+    def check_type(self) -> None:
+        """A page elsewhere can send forms and plain text without asking, but not JSON."""
+        kind = (self.header("content-type") or "").partition(";")[0].strip().lower()
+        if kind != JSON:
+            raise BadRequest(f"the content type has to be {JSON}")
+        if (self.header("content-encoding") or "identity").lower() != "identity":
+            raise BadRequest("a compressed body is not supported")
+
+    async def body(self) -> Any:
+        """The body, as the operation's type. An empty one is an empty object."""
+        data = await self._read()
+        return decode_json(self.operation.decoder, data or b"{}")
+
+    async def _read(self) -> bytes:
+        most = self.tools.limits.frame_bytes
+        data = bytearray()
+        try:
+            async with aclosing(self.request.stream()) as chunks:
+                async for chunk in chunks:
+                    data += chunk
+                    if len(data) > most:
+                        self.tools.metrics.limits.add("frame_bytes")
+                        raise TooLarge(f"the body has more than {most} bytes")
+        except ClientDisconnect:
+            raise ClientGone from None
+        return bytes(data)
+
+    async def gone(self) -> None:
+        """Return when the client has gone. The body must have been read before."""
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass
+
+    # What it is answered
+
+    def answer(
+        self, value: Any, status: int | None = None, headers: dict[str, str] | None = None
+    ) -> Response:
+        return Response(
+            msgspec.json.encode(value),
+            status or self.operation.status,
+            {**NO_STORE, **(headers or {})},
+            JSON,
+        )

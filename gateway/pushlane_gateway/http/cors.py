@@ -1,0 +1,86 @@
+"""Which web pages may call, and what their browsers are told.
+
+One rule for WebSockets and HTTP (auth/origin.py): an Origin that is not allowed is refused, not
+only left without its headers, since a browser sends many requests before it looks for those. So is
+a foreign Host where no keys are asked for. Only the health checks are for everybody.
+
+Pages never get credentials of the browser's own (cookies), so there is no `Allow-Credentials`: a
+page has to have a token of its own.
+"""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pushlane.wire.errors import Forbidden
+from pushlane_gateway.http.errors import error_response
+from pushlane_gateway.http.tools import HttpTools
+
+OPEN = ("/healthz", "/readyz")
+METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+HEADERS = "authorization, content-type, idempotency-key, if-match, if-none-match"
+EXPOSED = "etag, retry-after, allow, www-authenticate"
+PREFLIGHT_S = 600
+"""How long a browser may remember what it was told: ten minutes, as long as Chromium would."""
+
+
+class Cors:
+    """An ASGI app around another one."""
+
+    def __init__(self, app: ASGIApp, tools: HttpTools) -> None:
+        self._app = app
+        self._tools = tools
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = _only(headers, "origin")
+        if not self._tools.origins(origin, _only(headers, "host")):
+            await self._refuse(scope, receive, send)
+        elif origin is None:
+            await self._app(scope, receive, send)
+        elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            await _preflight(origin)(scope, receive, send)
+        else:
+            await self._app(scope, receive, _allowing(origin, send))
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._tools.metrics.errors.add("forbidden")
+        self._tools.metrics.http_answers.add("403")
+        error = Forbidden("this Origin or Host is not allowed here")
+        await error_response(error)(scope, receive, send)
+
+
+def _only(headers: Headers, name: str) -> str | None:
+    """None: there is no such header. Of several, the nonsense they make together."""
+    found = headers.getlist(name)
+    return ", ".join(found) if found else None
+
+
+def _preflight(origin: str) -> Response:
+    return Response(
+        status_code=204,
+        headers={
+            "access-control-allow-origin": origin,
+            "access-control-allow-methods": METHODS,
+            "access-control-allow-headers": HEADERS,
+            "access-control-max-age": str(PREFLIGHT_S),
+            "vary": "origin",
+        },
+    )
+
+
+def _allowing(origin: str, send: Send) -> Send:
+    async def allowing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers["access-control-allow-origin"] = origin
+            headers["access-control-expose-headers"] = EXPOSED
+            headers.add_vary_header("origin")
+        await send(message)
+
+    return allowing

@@ -1,0 +1,47 @@
+"""Whether the server lives, whether it is ready, and its metrics."""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.responses import PlainTextResponse, Response
+
+from pushlane.wire.errors import PushlaneError
+from pushlane_gateway.auth.identity import DEFAULT_TENANT
+from pushlane_gateway.http.call import Call
+from pushlane_gateway.http.errors import NO_STORE
+
+log = logging.getLogger(__name__)
+
+
+async def healthz(_: Call) -> Response:
+    """The process lives: it got here."""
+    return PlainTextResponse("ok\n", headers=NO_STORE)
+
+
+async def readyz(call: Call) -> Response:
+    """New clients are welcome: the server is not about to stop, and its store answers."""
+    fault = "draining" if call.tools.draining.is_set() else await _store_fault(call)
+    if fault is None:
+        return PlainTextResponse("ready\n", headers=NO_STORE)
+    return PlainTextResponse(f"{fault}\n", 503, headers=NO_STORE)
+
+
+async def _store_fault(call: Call) -> str | None:
+    tools = call.tools
+    with trio.move_on_after(tools.settings.ready_ms / 1000):
+        try:
+            await tools.dispatcher.list(DEFAULT_TENANT, limit=1)
+        except PushlaneError as error:
+            log.warning("not ready: %s", error)
+            return "the store does not answer"
+        return None
+    tools.metrics.limits.add("ready_ms")
+    return "the store does not answer in time"
+
+
+async def metrics(call: Call) -> Response:
+    text = generate_latest(call.tools.metrics.registry())
+    return Response(text, headers={"content-type": CONTENT_TYPE_LATEST, **NO_STORE})

@@ -1,0 +1,270 @@
+"""What the HTTP API is sent and answers, as types: decoded, encoded and documented from here.
+
+They are the protocol's own objects wherever it has them. As there, unknown fields are ignored; only
+a queue's configuration refuses them, because a mistyped setting would silently do nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType, field
+from msgspec.structs import fields
+
+from pushlane.wire.frames import (
+    Count,
+    DeadInfo,
+    DeliverMessage,
+    Failed,
+    Millis,
+    Part,
+    PublishMessage,
+    Token,
+)
+from pushlane.wire.limits import MAX_INT
+from pushlane_dispatcher.core.explain import Explanation, Stats
+from pushlane_dispatcher.core.looking import ConsumerInfo
+from pushlane_dispatcher.node import Message, QueueConfig, QueueRow
+
+__all__ = ["ConsumerInfo", "Explanation", "Stats"]
+
+Page = Annotated[int, Meta(ge=1, le=1_000)]
+
+
+class ErrorObject(Part):
+    """An error: the code is for programs, the message for people."""
+
+    code: str
+    message: str
+    retry_ms: Millis | None = None
+
+
+class ErrorAnswer(Part):
+    """What every failed request is answered."""
+
+    error: ErrorObject
+    failed: list[Failed] = field(default_factory=list)
+
+
+class Nothing(Part):
+    """An object without fields."""
+
+
+# Messages in
+
+
+class PublishBody(Part):
+    """Messages to store."""
+
+    messages: list[PublishMessage]
+
+
+class PublishAnswer(Part):
+    """An id for each message, null for those in `failed`."""
+
+    ids: list[Token | None]
+    duplicates: list[Count] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+
+
+# Messages out
+
+
+class ReceiveBody(Part):
+    """How many messages, how long to wait for the first, and for how long to lease them."""
+
+    max: Annotated[int, Meta(ge=1, le=MAX_INT)] = 1
+    wait_ms: Millis = 20_000
+    lease_ms: Millis | None = None
+
+
+class MessagesAnswer(msgspec.Struct):
+    """Messages, perhaps none."""
+
+    messages: list[DeliverMessage]
+
+
+class AckBody(Part):
+    """Messages are done."""
+
+    receipts: list[str]
+
+
+class NackBody(Part):
+    """Messages failed (or, with `dead`, never will succeed)."""
+
+    receipts: list[str]
+    delay_ms: Millis | None = None
+    error: str | None = None
+    dead: bool = False
+
+
+class ExtendBody(Part):
+    """Leases end `lease_ms` from now."""
+
+    receipts: list[str]
+    lease_ms: Millis
+
+
+class SettleAnswer(Part):
+    """What did not succeed; all other receipts did."""
+
+    lease_lost: list[str] = field(default_factory=list)
+    duplicate: list[str] = field(default_factory=list)
+
+
+class StoredMessage(DeliverMessage):
+    """A message as it is stored, with where it stands. `attempt` says how often it was started."""
+
+    state: str = ""
+    deliver_at: Millis | None = None
+    expires_at: Millis | None = None
+    event_at: Millis | None = None
+
+
+# Queues
+
+
+class QueueBody(QueueConfig, frozen=True, kw_only=True):
+    """A queue's configuration; what is not given gets its default."""
+
+    name: str | None = None
+    version: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
+
+
+QueueObject: Any = msgspec.defstruct(
+    "QueueObject",
+    [
+        ("name", str),
+        ("version", int),
+        *((one.name, one.type, one.default) for one in fields(QueueConfig)),
+        ("deleting", bool, False),
+    ],
+    namespace={"__doc__": "A queue: its configuration, and the version that changes with it."},
+    kw_only=True,
+)
+QueueChanges: Any = msgspec.defstruct(
+    "QueueChanges",
+    [(one.name, one.type | None | UnsetType, UNSET) for one in fields(QueueBody)],
+    namespace={"__doc__": "What is to change of a queue's configuration; null is the default."},
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
+
+
+class QueuePage(msgspec.Struct, omit_defaults=True):
+    """Queues in order of name; `next` is the `after` of the next page."""
+
+    queues: list[QueueObject]
+    next: str | None = None
+
+
+class ConsumersAnswer(msgspec.Struct):
+    """Who consumes a queue."""
+
+    consumers: list[ConsumerInfo]
+
+
+class RedriveBody(Part):
+    """How many dead letters to send back; `to` sends them to another queue instead."""
+
+    max: Annotated[int, Meta(ge=1, le=MAX_INT)] = 10_000
+    to: str | None = None
+    dry_run: bool = False
+
+
+class RedriveAnswer(msgspec.Struct):
+    """How many are on their way (or would be). What is not in memory yet: repeat it until 0."""
+
+    redriven: Count
+
+
+# Tokens
+
+
+class TokenBody(Part):
+    """A token with some of your own rights, such as `publish:orders*`."""
+
+    rules: list[str]
+    ttl_ms: Millis | None = None
+
+
+class TokenAnswer(msgspec.Struct):
+    """It is shown this once."""
+
+    token: str
+    expires_at: Millis
+
+
+# Queries
+
+
+class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing may stand behind the path."""
+
+
+class ListQuery(msgspec.Struct, forbid_unknown_fields=True):
+    after: str = ""
+    limit: Page = 100
+
+
+class PeekQuery(msgspec.Struct, forbid_unknown_fields=True):
+    limit: Page = 10
+
+
+class DeleteQuery(msgspec.Struct, forbid_unknown_fields=True):
+    confirm: str
+
+
+# Making them
+
+
+def queue_object(row: QueueRow) -> Any:
+    config = msgspec.structs.asdict(row.config)
+    return QueueObject(**config, name=row.name, version=row.version, deleting=row.deleting)
+
+
+def config_of(body: QueueBody) -> QueueConfig:
+    values = msgspec.structs.asdict(body)
+    return QueueConfig(**{name: values[name] for name in QueueConfig.__struct_fields__})
+
+
+def message_object(id: str, message: Message, attempt: int) -> DeliverMessage:
+    return DeliverMessage(id, attempt, **_content(message))
+
+
+def stored_message(id: str, message: Message, attempt: int, state: str) -> StoredMessage:
+    return StoredMessage(
+        id,
+        attempt,
+        **_content(message),
+        state=state,
+        deliver_at=message.not_before or None,
+        expires_at=message.expires_at or None,
+        event_at=message.event_at,
+    )
+
+
+def _content(message: Message) -> dict[str, Any]:
+    dead = message.dead
+    return {
+        "published_at": message.published_at,
+        "body": UNSET if message.is_data else Raw(message.body),
+        "data": message.body if message.is_data else None,
+        "key": message.key,
+        "headers": message.headers,
+        "dead": None
+        if dead is None
+        else DeadInfo(dead.cause, dead.queue, dead.id, dead.attempts, dead.dead_at, dead.error),
+    }
+
+
+def size_of(message: Message) -> int:
+    """About how many bytes it takes in an answer."""
+    size = len(message.body)
+    if message.is_data:
+        size = size * 4 // 3
+    for name, value in (message.headers or {}).items():
+        size += len(name) + len(value)
+    return size + 400

@@ -1,0 +1,207 @@
+"""Queues: make, replace, change, look at, list and delete them.
+
+A queue's version changes with its configuration and is its ETag. `If-Match` (or `version` in the
+body) makes a change conditional: somebody else's change meanwhile is a `conflict`. Without it PUT
+takes the last word, and PATCH merges into whatever is there.
+
+A queue that names another one for its dead letters sends messages there, so it takes the right to
+publish (or manage) there, too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from starlette.responses import Response
+
+from pushlane.wire.errors import BadRequest, Conflict, NotFound
+from pushlane.wire.names import check_queue_name
+from pushlane_dispatcher.node import Dispatcher, QueueConfig, QueueRow
+from pushlane_gateway.auth.rule import Action
+from pushlane_gateway.http.call import Call
+from pushlane_gateway.http.objects import (
+    ConsumersAnswer,
+    DeleteQuery,
+    ListQuery,
+    Nothing,
+    QueueBody,
+    QueuePage,
+    RedriveAnswer,
+    RedriveBody,
+    config_of,
+    queue_object,
+)
+
+ANY: tuple[Action, ...] = ("publish", "consume", "manage")
+MERGES = 5
+"""How often a PATCH without a version is tried when others change the queue at the same time."""
+
+_TAG = re.compile(r'(?:W/)?"([1-9][0-9]{0,15})"')
+
+
+async def put(call: Call) -> Response:
+    body: QueueBody = await call.body()
+    _check_name(call, body.name)
+    version = _version(call, body.version)
+    config = config_of(body)
+    must_be_new = _must_be_new(call)
+    row = await _existing(call)
+    _check_target(call, config, None if row is None else row.config)
+    if row is None:
+        if version is not None or call.header("if-match") is not None:
+            raise Conflict(f"there is no queue {call.queue}")
+        try:
+            return _show(call, await _dispatcher(call).create(call.tenant, call.queue, config), 201)
+        except Conflict:
+            if must_be_new:
+                raise
+    elif must_be_new:
+        raise Conflict(f"queue {call.queue} exists")
+    return _show(call, await _update(call, config, version))
+
+
+async def patch(call: Call) -> Response:
+    changes: dict[str, Any] = {
+        name: value
+        for name, value in msgspec.structs.asdict(await call.body()).items()
+        if value is not UNSET
+    }
+    _check_name(call, changes.pop("name", None))
+    version = _version(call, changes.pop("version", None))
+    return _show(call, await _merge(call, changes, version))
+
+
+async def _merge(call: Call, changes: dict[str, Any], version: int | None) -> QueueRow:
+    for again in reversed(range(MERGES)):
+        row = await _dispatcher(call).get(call.tenant, call.queue)
+        config = _merged(row.config, changes)
+        _check_target(call, config, row.config)
+        try:
+            return await _update(call, config, version or row.version)
+        except Conflict:
+            if version is not None or not again:
+                raise
+    raise AssertionError
+
+
+async def get(call: Call) -> Response:
+    return _show(call, await _dispatcher(call).get(call.tenant, call.queue))
+
+
+async def delete(call: Call) -> Response:
+    if call.query(DeleteQuery).confirm != call.queue:
+        raise BadRequest("confirm has to be the queue's name")
+    await _dispatcher(call).delete(call.tenant, call.queue)
+    return call.answer(Nothing())
+
+
+async def list_queues(call: Call) -> Response:
+    """Those on which the caller has any right: a page may be short, and still not the last."""
+    query = call.query(ListQuery)
+    rows = await _dispatcher(call).list(call.tenant, query.after, query.limit)
+    seen = [row for row in rows if any(call.identity.allows(right, row.name) for right in ANY)]
+    following = rows[-1].name if len(rows) == query.limit else None
+    return call.answer(QueuePage([queue_object(row) for row in seen], following))
+
+
+async def stats(call: Call) -> Response:
+    return call.answer(await _dispatcher(call).stats(call.tenant, call.queue))
+
+
+async def consumers(call: Call) -> Response:
+    found = await _dispatcher(call).consumers(call.tenant, call.queue)
+    return call.answer(ConsumersAnswer(found))
+
+
+async def purge(call: Call) -> Response:
+    await call.body()
+    await _dispatcher(call).purge(call.tenant, call.queue)
+    return call.answer(Nothing())
+
+
+async def pause(call: Call) -> Response:
+    await call.body()
+    return _show(call, await _merge(call, {"paused": True}, None))
+
+
+async def resume(call: Call) -> Response:
+    await call.body()
+    return _show(call, await _merge(call, {"paused": False}, None))
+
+
+async def redrive(call: Call) -> Response:
+    body: RedriveBody = await call.body()
+    dispatcher = _dispatcher(call)
+    if body.to is not None:
+        call.need(("publish", "manage"), check_queue_name(body.to))
+    if body.dry_run:
+        if body.to is not None:
+            await dispatcher.get(call.tenant, body.to)
+        ready = (await dispatcher.stats(call.tenant, call.queue)).ready
+        return call.answer(RedriveAnswer(min(ready, body.max)))
+    count = await dispatcher.redrive(call.tenant, call.queue, body.max, body.to)
+    return call.answer(RedriveAnswer(count))
+
+
+# Behind the scenes
+
+
+def _dispatcher(call: Call) -> Dispatcher:
+    return call.tools.dispatcher
+
+
+async def _existing(call: Call) -> QueueRow | None:
+    try:
+        return await call.tools.dispatcher.get(call.tenant, call.queue)
+    except NotFound:
+        return None
+
+
+async def _update(call: Call, config: QueueConfig, version: int | None) -> QueueRow:
+    return await call.tools.dispatcher.update(call.tenant, call.queue, config, version)
+
+
+def _show(call: Call, row: QueueRow, status: int = 200) -> Response:
+    return call.answer(queue_object(row), status, {"etag": f'"{row.version}"'})
+
+
+def _merged(config: QueueConfig, changes: dict[str, Any]) -> QueueConfig:
+    """null brings the default back."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    defaults = msgspec.structs.asdict(QueueConfig())
+    back = {name: defaults[name] for name, value in changes.items() if value is None}
+    return msgspec.structs.replace(config, **given, **back)
+
+
+def _version(call: Call, said: int | None) -> int | None:
+    """The version that a change is meant for; None: whichever it is."""
+    header = call.header("if-match")
+    if header is None or header.strip() == "*":
+        return said
+    found = _TAG.fullmatch(header.strip())
+    if found is None:
+        raise BadRequest('If-Match is no ETag of a queue, such as "3"')
+    if said is not None and said != int(found[1]):
+        raise BadRequest("If-Match and version say different things")
+    return int(found[1])
+
+
+def _must_be_new(call: Call) -> bool:
+    header = call.header("if-none-match")
+    if header is not None and header.strip() != "*":
+        raise BadRequest("If-None-Match can only be *")
+    return header is not None
+
+
+def _check_name(call: Call, name: str | None) -> None:
+    if name is not None and name != call.queue:
+        raise BadRequest("name is another than the path's: a queue can't be renamed")
+
+
+def _check_target(call: Call, config: QueueConfig, old: QueueConfig | None) -> None:
+    target = config.dead_letter
+    if target and (old is None or old.dead_letter != target):
+        call.need(("publish", "manage"), check_queue_name(target))

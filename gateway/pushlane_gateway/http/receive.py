@@ -1,0 +1,99 @@
+"""Receiving: a long poll that ends with the first messages, with its time, or with its client.
+
+The leases begin when the answer is out. Until then everything is only reserved, so that a client
+that goes away, a lost connection or a stopping server give it back without counting an attempt.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import trio
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from pushlane.wire.errors import BadRequest
+from pushlane_gateway.http.call import JSON, Call
+from pushlane_gateway.http.errors import NO_STORE, ClientGone
+from pushlane_gateway.http.objects import MessagesAnswer, ReceiveBody
+from pushlane_gateway.http.poll import Poll, PollOptions
+
+
+class Received(Response):
+    """The answer to a receive."""
+
+    def __init__(self, poll: Poll, content: bytes) -> None:
+        super().__init__(content, 200, NO_STORE, JSON)
+        self._poll = poll
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except BaseException:
+            self._poll.give_back()
+            raise
+        self._poll.begin()
+
+
+async def receive(call: Call) -> Response:
+    tools = call.tools
+    tools.check_going()
+    body: ReceiveBody = await call.body()
+    _check(call, body)
+    queue = await tools.open(call.tenant, call.queue)
+    settings = tools.settings
+    options = PollOptions(
+        call.identity.name, body.max, body.lease_ms, body.wait_ms,
+        settings.grace_ms, settings.answer_bytes,
+    )  # fmt: skip
+    poll = Poll(queue, options, tools.settled, next(tools.turns))
+    try:
+        with tools.polling(call.identity):
+            await _wait(call, poll)
+        return _answer(call, poll)
+    except BaseException:
+        poll.give_back()
+        raise
+
+
+def _answer(call: Call, poll: Poll) -> Response:
+    if poll.error is not None:
+        raise poll.error
+    call.tools.authenticator.check(call.identity)  # it may have been revoked meanwhile
+    messages = poll.take()
+    call.tools.metrics.delivered += len(messages)
+    return Received(poll, msgspec.json.encode(MessagesAnswer(messages)))
+
+
+def _check(call: Call, body: ReceiveBody) -> None:
+    limits, metrics = call.tools.limits, call.tools.metrics
+    for name, value, least, most in (
+        ("max", body.max, 1, limits.batch),
+        ("wait_ms", body.wait_ms, 0, limits.wait_ms),
+        ("lease_ms", body.lease_ms, limits.lease_ms_min, limits.lease_ms_max),
+    ):
+        if value is not None and not least <= value <= most:
+            metrics.limits.add(name)
+            raise BadRequest(f"{name} is {value}: {least} to {most}")
+
+
+async def _wait(call: Call, poll: Poll) -> None:
+    """Raises ClientGone."""
+    gone = False
+    async with trio.open_nursery() as nursery:
+
+        async def watch_client() -> None:
+            nonlocal gone
+            await call.gone()
+            gone = True
+            nursery.cancel_scope.cancel()
+
+        async def watch_server() -> None:
+            await call.tools.draining.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(watch_client)
+        nursery.start_soon(watch_server)
+        await poll.run()
+        nursery.cancel_scope.cancel()
+    if gone:
+        raise ClientGone

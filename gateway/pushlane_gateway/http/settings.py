@@ -1,0 +1,28 @@
+"""The bounds of the HTTP API: how long it waits, how much it keeps, and why.
+
+`pushlane.wire.limits` has what a client may send; these are the server's own. Reaching one is
+counted under its name in `pushlane_limits_reached_total`.
+"""
+
+import msgspec
+
+from pushlane.wire.limits import MIB
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    polls: int = 1_000
+    """Receives of one identity that wait at once; one more is `throttled`."""
+    answer_bytes: int = 4 * MIB
+    """An answer with messages ends when it has about this much; the rest comes with the next."""
+    grace_ms: int = 300
+    """How long a receive waits at least where something is ready: it may have to be read from the
+    store, and the lease cache be told (`dispatcher.cache_ms`), before it can come."""
+    remembered: int = 100_000
+    """Receives of which all is settled, kept for `resume_ms`: repeated acks are `duplicate`."""
+    ready_ms: int = 2_000
+    """How long the store may take to answer `/readyz`."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: at least 1")

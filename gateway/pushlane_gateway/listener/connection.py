@@ -1,0 +1,176 @@
+"""One connection, from its TLS handshake to its end: the first request decides what it becomes.
+
+A request on `/v1/ws` is a WebSocket or an error, and the rest of the connection is the session's.
+Everything else is HTTP for the app, one request after the other. The two parts are two functions,
+so that a WebSocket, which may stay for days, keeps nothing of the request that opened it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import h11
+import trio
+from starlette.types import ASGIApp
+
+from pushlane_gateway.listener.exchange import Exchange
+from pushlane_gateway.listener.head import read_head
+from pushlane_gateway.listener.hub import Hub
+from pushlane_gateway.listener.link import Link, LinkLost
+from pushlane_gateway.listener.refusal import Refusal
+from pushlane_gateway.listener.socket import Socket, SocketClosed
+from pushlane_gateway.listener.tls_link import TlsFailed, TlsLink
+from pushlane_gateway.listener.upgrade import Allow, is_upgrade, only, upgrade
+
+log = logging.getLogger(__name__)
+
+Handle = Callable[[Socket], Awaitable[None]]
+
+
+class Service(NamedTuple):
+    """What a listener listens for."""
+
+    app: ASGIApp
+    """Answers HTTP requests."""
+    handle: Handle
+    """Runs the session of a WebSocket; when it returns the socket is closed."""
+    allow: Allow
+    """Says of an Origin and a Host whether they may open a WebSocket."""
+
+
+async def serve_connection(link: Link, hub: Hub, service: Service) -> None:
+    """Serve it until it ends; raises nothing but cancellation."""
+    try:
+        socket = await _serve_requests(link, hub, service)
+        if socket is not None:
+            await _serve_socket(socket, hub, service.handle)
+    except (LinkLost, TlsFailed):
+        link.abort()
+    except Exception:
+        hub.counters.failures += 1
+        log.exception("connection of %s failed", link.peer)
+    finally:
+        link.close()
+
+
+async def _serve_requests(link: Link, hub: Hub, service: Service) -> Socket | None:
+    """HTTP, until the connection ends or becomes a WebSocket."""
+    if isinstance(link, TlsLink) and not await _shake_hands(link, hub):
+        return None
+    buffer, patience = bytearray(), hub.settings.head_ms
+    request: h11.Request | None = None
+    try:
+        while True:
+            found = await _next_request(link, hub, buffer, patience)
+            if found is None:
+                return None
+            request, parser = found
+            if is_upgrade(request):
+                return await _open_socket(link, hub, request, bytes(buffer), service.allow)
+            if not await Exchange(link, hub, request, parser, buffer).run(service.app):
+                break
+            patience = hub.settings.keep_alive_ms
+    except Refusal as refusal:
+        hub.counters.refusal(refusal.status)
+        head_only = request is not None and request.method == b"HEAD"
+        await link.send_all(refusal.answer(head_only=head_only), hub.settings.write_stall_ms)
+    await _linger(link, hub)
+    return None
+
+
+async def _shake_hands(link: TlsLink, hub: Hub) -> bool:
+    try:
+        with trio.move_on_after(hub.settings.head_ms / 1000) as scope:
+            await link.handshake(hub.settings.head_ms)
+    except TlsFailed as error:
+        hub.counters.tls_failures += 1
+        log.info("no TLS with %s: %s", link.peer, error)
+        return False
+    if scope.cancelled_caught:
+        hub.counters.late_heads += 1
+    return not scope.cancelled_caught
+
+
+async def _next_request(
+    link: Link, hub: Hub, buffer: bytearray, patience: int
+) -> tuple[h11.Request, h11.Connection] | None:
+    """The next request; None when there is none. Raises Refusal."""
+    settings = hub.settings
+    if not buffer:
+        buffer += await _first_bytes(link, hub, patience)
+        if not buffer:
+            return None
+    with trio.move_on_after(settings.head_ms / 1000):
+        while True:
+            found = read_head(buffer, settings)
+            if found is not None:
+                return found
+            data = await link.receive()
+            if not data:
+                return None
+            buffer += data
+    hub.counters.late_heads += 1
+    raise Refusal(408, "the rest of the request did not come in time")
+
+
+async def _first_bytes(link: Link, hub: Hub, patience: int) -> bytes:
+    """Wait for a request to begin; nothing when there will be none."""
+    if hub.stopping:
+        return b""
+    data: bytes | None = b""
+    with trio.CancelScope(deadline=trio.current_time() + patience / 1000) as scope:
+        hub.idle.add(scope)
+        try:
+            data = await link.receive()
+        finally:
+            hub.idle.discard(scope)
+    if scope.cancelled_caught and not hub.stopping:
+        hub.counters.idle_ends += 1
+    return data or b""
+
+
+async def _open_socket(
+    link: Link, hub: Hub, request: h11.Request, early: bytes, allow: Allow
+) -> Socket:
+    answer, codec = upgrade(request, allow)
+    await link.send_all(answer, hub.settings.write_stall_ms)
+    return Socket(
+        link,
+        hub,
+        codec,
+        authorization=only(request, b"authorization"),
+        origin=only(request, b"origin"),
+        early=early,
+    )
+
+
+async def _serve_socket(socket: Socket, hub: Hub, handle: Handle) -> None:
+    hub.counters.upgrades += 1
+    hub.sockets.add(socket)
+    try:
+        try:
+            await handle(socket)
+        except* SocketClosed:
+            pass  # a session may let it through
+        except* Exception:
+            hub.counters.failures += 1
+            log.exception("session of %s failed", socket.peer)
+            socket.close(1011, "internal")
+        await socket.finish()
+    finally:
+        hub.sockets.discard(socket)
+        socket.abort()
+
+
+async def _linger(link: Link, hub: Hub) -> None:
+    """Closing while the client still sends would reset the connection, and our answer with it."""
+    link.end_writing()
+    left = hub.settings.linger_bytes
+    with trio.move_on_after(hub.settings.linger_ms / 1000):
+        while left > 0:
+            data = await link.receive()
+            if not data:
+                break
+            left -= len(data)

@@ -1,0 +1,228 @@
+"""Bytes of a WebSocket client to messages: a quick way for nearly all, a complete one for the rest.
+
+Nearly every frame that reaches a queue is small, whole, masked and of the agreed type. Those are
+read here by hand: about a microsecond each, where the generators of `ServerProtocol` take seven.
+Everything else goes to `ServerProtocol` byte by byte as it came: control frames, fragments, frames
+of 64 KiB and more, the wrong type, and all that is against the protocol. So there is one authority
+on what is legal, and a fuzz test shows that the quick way never disagrees with it.
+
+The walk over frame headers knows where each frame ends. Hence `ServerProtocol` always gets whole
+frames, and between two messages there is nothing in it: it is made when it is needed and dropped
+afterwards, and an idle connection has none.
+
+One thing is done differently from `ServerProtocol`: a close in the middle of a fragmented message
+is a close like any other (RFC 6455, 5.4 and 5.5.1), not a protocol error.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from websockets.frames import BINARY, CLOSE, CONT, TEXT, Close, Frame, Opcode
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+from websockets.speedups import apply_mask
+
+from pushlane.wire.errors import CLOSES
+
+quiet = logging.getLogger(__name__ + ".protocol")
+# At level DEBUG `websockets` logs frames, and so tokens.
+quiet.setLevel(logging.WARNING)
+
+LOST = 1006
+"""The code of a connection that ended without a close."""
+
+
+_OPCODES = frozenset(Opcode)
+
+
+class End(NamedTuple):
+    """How a connection ended, as far as the frames tell."""
+
+    code: int
+    reason: str
+    by_client: bool
+    """The client closed or went away; else it did something that made us close."""
+    fault: str = ""
+    """What was wrong, for the log and the client."""
+
+
+class Decoder:
+    __slots__ = (
+        "_head",
+        "_limit",
+        "_owed",
+        "_part",
+        "_protocol",
+        "_rest",
+        "_wanted",
+        "end",
+        "out",
+    )
+
+    def __init__(self, *, is_text: bool, frame_bytes: int) -> None:
+        assert frame_bytes >= 0xFFFF, "the quick way doesn't look at the limit"
+        self._head = 0x81 if is_text else 0x82
+        self._limit = frame_bytes
+        self._rest = b""
+        self._wanted = 0
+        self._owed = 0
+        self._protocol: ServerProtocol | None = None
+        self._part: bytearray | None = None
+        self.out: list[bytes] = []
+        """Frames to be sent: pongs, the answer to a close, a close because of an error."""
+        self.end: End | None = None
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """All messages that these bytes complete. What follows an end is ignored."""
+        if self._rest:
+            data = self._rest + data
+            if len(data) < self._wanted:
+                self._rest = data
+                return []
+            self._rest = b""
+        messages: list[bytes] = []
+        position = 0
+        while self.end is None:
+            if self._owed == 0:
+                if self._protocol is None:
+                    position = self._quick(data, position, messages)
+                if not self._begin(data, position):
+                    break
+            piece = data[position : position + self._owed]
+            if not piece:
+                break
+            position += len(piece)
+            self._owed -= len(piece)
+            self._complete(piece, messages)
+        if self.end is None and position < len(data):
+            self._rest = data[position:]
+        return messages
+
+    def feed_eof(self) -> None:
+        """The client sends nothing more."""
+        if self.end is None:
+            self.end = End(LOST, "", by_client=True)
+
+    def close(self, code: int, reason: str) -> bytes:
+        """A close to be sent; what comes then is only watched for the client's answer."""
+        protocol = self._open_protocol()
+        protocol.send_close(code, reason)
+        return b"".join(protocol.data_to_send())
+
+    def _quick(self, data: bytes, position: int, messages: list[bytes]) -> int:
+        """Read small whole messages; says where that stopped."""
+        head, size = self._head, len(data)
+        while size - position >= 6 and data[position] == head:
+            length = data[position + 1] - 128
+            start = position + 6
+            if length > 125:
+                if length != 126:
+                    break
+                length = data[position + 2] << 8 | data[position + 3]
+                start = position + 8
+            stop = start + length
+            if length < 0 or stop > size:
+                break
+            message = apply_mask(data[start:stop], data[start - 4 : start])
+            if not message.isascii() and not self._is_legal(message):
+                break
+            messages.append(message)
+            position = stop
+        return position
+
+    def _begin(self, data: bytes, position: int) -> bool:
+        """Look at the next header; whether the protocol is to read what is there of that frame."""
+        have = len(data) - position
+        self._wanted = 2
+        if have < 2 or self.end is not None:
+            return False
+        first, second = data[position], data[position + 1]
+        length = second & 0x7F
+        size = 2 + (2 if length == 126 else 8 if length == 127 else 0)
+        if not second & 0x80 or first & 0x0F not in _OPCODES:
+            self._owed = size  # enough for the protocol to refuse it
+            return True
+        self._wanted = size
+        if have < size:
+            return False
+        if length > 125:
+            length = int.from_bytes(data[position + 2 : position + size], "big")
+        size += 4 + length
+        self._wanted = size
+        if first == self._head and self._protocol is None and length <= 0xFFFF and have < size:
+            return False
+        if first & 0x0F == CLOSE:
+            self._open_protocol().current_size = None
+        self._owed = size
+        return True
+
+    def _complete(self, piece: bytes, messages: list[bytes]) -> None:
+        """Let the protocol read, and take what comes of it."""
+        protocol = self._open_protocol()
+        protocol.receive_data(piece)
+        for frame in protocol.events_received():
+            assert isinstance(frame, Frame), "there is no handshake in it"
+            self._take(frame, messages)
+        if self.end is not None:
+            return
+        out = [bytes(written) for written in protocol.data_to_send() if written]
+        if protocol.parser_exc is not None:
+            close = protocol.close_sent
+            assert close is not None, "an error in the frames closes"
+            self._end_by_fault(int(close.code), str(protocol.parser_exc), tell=bool(out))
+            return
+        self.out += out
+        if protocol.close_rcvd is not None:
+            closed = protocol.close_rcvd
+            self.end = End(int(closed.code), closed.reason, by_client=True)
+        elif self._owed == 0 and self._part is None and protocol.state is OPEN:
+            self._protocol = None
+
+    def _take(self, frame: Frame, messages: list[bytes]) -> None:
+        if frame.opcode is TEXT or frame.opcode is BINARY:
+            if frame.opcode != self._head & 0x0F:
+                wanted = "text" if self._head == 0x81 else "binary"
+                self._fail(1003, f"this session has {wanted} frames only")
+                return
+            self._part = bytearray(frame.data)
+        elif frame.opcode is CONT:
+            assert self._part is not None, "the protocol refuses a continuation of nothing"
+            self._part += frame.data
+        else:
+            return
+        if frame.fin:
+            message, self._part = bytes(self._part), None
+            if message.isascii() or self._is_legal(message):
+                messages.append(message)
+
+    def _is_legal(self, message: bytes) -> bool:
+        """Whether text is UTF-8; what is not ends the connection."""
+        if self._head == 0x82:
+            return True
+        try:
+            message.decode()
+        except UnicodeDecodeError:
+            self._fail(1007, "text that is not UTF-8")
+            return False
+        return True
+
+    def _fail(self, code: int, fault: str) -> None:
+        """The frame was legal, but isn't for us."""
+        protocol = self._open_protocol()
+        protocol.fail(code)
+        out = any(protocol.data_to_send())
+        self._end_by_fault(code, fault, tell=out)
+
+    def _end_by_fault(self, code: int, fault: str, *, tell: bool) -> None:
+        """`tell`: a close is due, unless we sent one before."""
+        reason = CLOSES[code].reason
+        if tell:
+            self.out.append(Frame(CLOSE, Close(code, reason).serialize()).serialize(mask=False))
+        self.end = End(code, reason, by_client=False, fault=fault)
+
+    def _open_protocol(self) -> ServerProtocol:
+        if self._protocol is None:
+            self._protocol = ServerProtocol(state=OPEN, max_size=self._limit, logger=quiet)
+        return self._protocol

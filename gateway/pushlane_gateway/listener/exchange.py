@@ -1,0 +1,255 @@
+"""One HTTP request and its answer: h11 on one side, an ASGI app on the other.
+
+Nothing is read ahead of the app but what came with the head: a body that nobody asks for stays in
+the kernel. When the body has been read, `receive` waits for the client to go away, and says
+`http.disconnect` as soon as it does; requests sent ahead are kept, within `pipeline_bytes`. There
+is no task for that: an app that doesn't ask pays nothing.
+
+Something wrong with the body (too large, badly chunked, stalled) cancels the app and is answered
+here; an app that already began its answer is cut off. A send to a client that has gone raises
+LinkLost, an OSError, so that no app can go on sending for ever. We call ourselves ASGI 2.3, because
+from 2.4 on Starlette no longer listens for the disconnect while it streams.
+
+The connection ends after a request with a chunked body: trailers are where h11 is lenient.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from email.utils import formatdate
+from urllib.parse import unquote
+
+import h11
+import trio
+from starlette.types import ASGIApp, Message, Scope
+
+from pushlane_gateway.listener.head import header
+from pushlane_gateway.listener.hub import Hub
+from pushlane_gateway.listener.link import Link, LinkLost, Stalled
+from pushlane_gateway.listener.refusal import INTERNAL, Refusal
+
+log = logging.getLogger(__name__)
+
+GONE: Message = {"type": "http.disconnect"}
+
+_CONTINUE = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+
+
+class Exchange:
+    def __init__(
+        self,
+        link: Link,
+        hub: Hub,
+        request: h11.Request,
+        parser: h11.Connection,
+        ahead: bytearray,
+    ) -> None:
+        self._link = link
+        self._hub = hub
+        self._request = request
+        self._parser = parser
+        self._ahead = ahead
+        """What the client sent behind this request."""
+        self._body: deque[bytes] = deque()
+        self._body_bytes = 0
+        self._body_over = False
+        self._body_told = False
+        self._start: Message | None = None
+        self._started = False
+        self._done = False
+        self._gone = False
+        self._refusal: Refusal | None = None
+        self._reading = trio.Lock()
+        self._running = trio.CancelScope()
+
+    async def run(self, app: ASGIApp) -> bool:
+        """Have the app answer; whether the connection can go on. Raises Refusal, LinkLost."""
+        self._judge_length()
+        if self._ahead:
+            self._parser.receive_data(bytes(self._ahead))
+            self._ahead.clear()
+        self._parse()
+        self._hub.counters.requests += 1
+        with self._running:
+            await self._call(app)
+        if self._refusal is not None and not self._started:
+            raise self._refusal
+        if not self._done:
+            raise LinkLost("the answer is not complete")
+        if self._parser.our_state is not h11.DONE or self._parser.their_state is not h11.DONE:
+            return False
+        self._ahead[:0] = self._parser.trailing_data[0]
+        return True
+
+    async def _call(self, app: ASGIApp) -> None:
+        try:
+            await app(self._scope(), self._receive, self._send)
+        except Exception:
+            if self._gone or self._refusal is not None:
+                return  # whatever the app made of it
+            self._fail("the app failed", exc_info=True)
+        else:
+            if not self._done and not self._gone and self._refusal is None:
+                self._fail("the app left without a whole answer", exc_info=False)
+
+    def _fail(self, what: str, *, exc_info: bool) -> None:
+        self._hub.counters.failures += 1
+        path = self._request.target.partition(b"?")[0].decode("latin-1")
+        log.error("%s %s: %s", self._request.method.decode(), path, what, exc_info=exc_info)
+        self._refusal = INTERNAL
+
+    def _scope(self) -> Scope:
+        target, _, query = self._request.target.partition(b"?")
+        host, _, port = self._link.peer.rpartition(":")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": self._request.http_version.decode(),
+            "method": self._request.method.decode(),
+            "scheme": "https" if self._link.secure else "http",
+            "path": unquote(target.decode("latin-1")),
+            "raw_path": target,
+            "query_string": query,
+            "root_path": "",
+            "headers": list(self._request.headers),
+            "client": (host.strip("[]"), int(port)) if host else None,
+            "server": None,
+            "state": {},
+        }
+
+    # Reading
+
+    async def _receive(self) -> Message:
+        try:
+            self._reading.acquire_nowait()
+        except trio.WouldBlock:
+            await self._reading.acquire()
+        try:
+            return await self._next_message()
+        finally:
+            self._reading.release()
+
+    async def _next_message(self) -> Message:
+        if self._body_told or self._gone:
+            await self._await_disconnect()
+            return GONE
+        while not self._body and not self._body_over:
+            if not await self._read_body():
+                return GONE
+        body = b"".join(self._body)
+        self._body.clear()
+        self._body_told = self._body_over
+        return {"type": "http.request", "body": body, "more_body": not self._body_over}
+
+    async def _read_body(self) -> bool:
+        """Read some more of it; False when there will be no more."""
+        try:
+            if self._parser.they_are_waiting_for_100_continue:
+                await self._write(self._parser.send(_CONTINUE))
+            with trio.move_on_after(self._hub.settings.body_stall_ms / 1000) as scope:
+                data = await self._link.receive()
+            if scope.cancelled_caught:
+                self._hub.counters.stalled_bodies += 1
+                raise Refusal(408, "the rest of the body did not come in time")
+            if not data:
+                self._gone = True
+                return False
+            self._parser.receive_data(data)
+            self._parse()
+        except Refusal as refusal:
+            self._refusal = refusal
+            self._running.cancel()
+            await trio.lowlevel.checkpoint()
+            return False
+        except LinkLost:
+            return False
+        return True
+
+    def _parse(self) -> None:
+        """Take what has come of the body. Raises Refusal."""
+        while not self._body_over:
+            try:
+                event = self._parser.next_event()
+            except h11.RemoteProtocolError:
+                raise Refusal(400, "malformed body") from None
+            if type(event) is h11.Data:
+                self._body_bytes += len(event.data)
+                if self._body_bytes > self._hub.settings.body_bytes:
+                    raise self._too_large()
+                self._body.append(bytes(event.data))
+            elif type(event) is h11.EndOfMessage:
+                self._body_over = True
+            else:
+                return
+
+    def _judge_length(self) -> None:
+        lengths = header(self._request, b"content-length")
+        if lengths and int(lengths[0]) > self._hub.settings.body_bytes:
+            raise self._too_large()
+
+    def _too_large(self) -> Refusal:
+        most = self._hub.settings.body_bytes
+        return Refusal(413, f"a body of more than {most} bytes", code="too_large")
+
+    async def _await_disconnect(self) -> None:
+        """Wait until the client goes away; what it sends meanwhile is for later."""
+        while not self._gone and not self._done:
+            data = self._link.receive_now()
+            if data is None:
+                self._gone = not await self._link.wait_readable()
+            elif not data:
+                self._gone = True
+            else:
+                self._ahead += data
+                if len(self._ahead) > self._hub.settings.pipeline_bytes:
+                    await trio.sleep_forever()
+
+    # Answering
+
+    async def _send(self, message: Message) -> None:
+        if self._gone:
+            raise LinkLost("the client has gone")
+        if message["type"] == "http.response.start" and self._start is None:
+            self._start = message
+        elif message["type"] == "http.response.body" and self._start is not None and not self._done:
+            await self._answer(message.get("body", b""), more=message.get("more_body", False))
+        else:
+            raise RuntimeError(f"{message['type']} makes no sense here")
+
+    async def _answer(self, body: bytes, *, more: bool) -> None:
+        out = []
+        if not self._started:
+            out.append(self._parser.send(self._response()))
+            self._started = True
+        if body and not self._without_body():
+            out.append(self._parser.send(h11.Data(data=body)))
+        if not more:
+            out.append(self._parser.send(h11.EndOfMessage()))
+            self._done = True
+        await self._write(b"".join(out))
+
+    def _response(self) -> h11.Response:
+        assert self._start is not None
+        headers = [(bytes(name), bytes(value)) for name, value in self._start.get("headers", ())]
+        if not any(name.lower() == b"date" for name, _ in headers):
+            headers.append((b"date", formatdate(usegmt=True).encode()))
+        chunked = header(self._request, b"transfer-encoding")
+        if chunked or not self._body_over or self._hub.stopping:
+            headers.append((b"connection", b"close"))
+        return h11.Response(status_code=self._start["status"], headers=headers)
+
+    def _without_body(self) -> bool:
+        assert self._start is not None
+        return self._request.method == b"HEAD" or self._start["status"] in (204, 304)
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            await self._link.send_all(data, self._hub.settings.write_stall_ms)
+        except LinkLost as error:
+            self._gone = True
+            if isinstance(error, Stalled):
+                self._hub.counters.stalled_writes += 1
+            self._link.abort()
+            raise
+        await trio.lowlevel.checkpoint()

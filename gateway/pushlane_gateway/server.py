@@ -1,0 +1,249 @@
+"""The server: store, dispatcher, authentication, sessions and listener, put together.
+
+    async with open_server(configuration) as server:
+        print(server.urls)
+        await server.drain()
+
+Everything lives inside that block. `drain` is the good end: no new clients, those that are here
+are told to go and may settle; leaving the block then closes listener, dispatcher and store, in this
+order, so that whatever was accepted is stored and answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import signal
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib import metadata
+
+import trio
+
+from pushlane_dispatcher.node import CannotOpen, Clock, Dispatcher, open_node
+from pushlane_gateway.auth.authenticator import Authenticator, open_authenticator
+from pushlane_gateway.auth.exposure import check_exposure
+from pushlane_gateway.auth.origin import OriginPolicy
+from pushlane_gateway.configuration.configuration import Configuration
+from pushlane_gateway.configuration.errors import ConfigurationError
+from pushlane_gateway.http.app import make_app
+from pushlane_gateway.http.tools import HttpTools
+from pushlane_gateway.listener.address import Address
+from pushlane_gateway.listener.certificates import Certificates
+from pushlane_gateway.listener.connection import Service
+from pushlane_gateway.listener.listener import Listener, open_listener
+from pushlane_gateway.metrics import Metrics
+from pushlane_gateway.session.sessions import Sessions
+from pushlane_gateway.session.settings import SessionSettings
+from pushlane_gateway.session.tools import SessionTools
+
+log = logging.getLogger(__name__)
+
+
+class Server:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        authenticator: Authenticator,
+        sessions: Sessions,
+        http: HttpTools,
+        listener: Listener,
+        metrics: Metrics,
+        tls: bool,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.authenticator = authenticator
+        self.sessions = sessions
+        self.http = http
+        self.listener = listener
+        self.metrics = metrics
+        self._tls = tls
+
+    @property
+    def addresses(self) -> list[Address]:
+        return self.listener.addresses
+
+    @property
+    def urls(self) -> list[str]:
+        """Where clients reach it."""
+        scheme = "https" if self._tls else "http"
+        return [
+            str(address) if address.path else f"{scheme}://{address}" for address in self.addresses
+        ]
+
+    async def drain(self) -> None:
+        """Take nobody on, let those who are here settle, and close."""
+        self.listener.stop()
+        self.http.draining.set()
+        await self.sessions.drain()
+        with trio.move_on_after(self.sessions.tools.settings.close_ms / 1000):
+            await self.listener.drained()
+
+
+@asynccontextmanager
+async def open_server(
+    configuration: Configuration,
+    *,
+    sessions: SessionSettings | None = None,
+    clock: Clock | None = None,
+) -> AsyncIterator[Server]:
+    """Raises ConfigurationError when the server can't start like this."""
+    node = f"node-{secrets.token_hex(4)}"
+    try:
+        certificates = _certificates(configuration)
+        async with open_node(
+            configuration.store,
+            configuration.leases,
+            limits=configuration.limits,
+            clock=clock,
+            settings=configuration.dispatcher,
+            bounds=configuration.shard,
+            owner=node,
+            sqlite=configuration.sqlite,
+        ) as dispatcher:
+            authenticator = open_authenticator(
+                configuration.auth, configuration.keys_file, configuration.folder
+            )
+            check_exposure(configuration.listen, authenticator, configuration.auth.insecure)
+            settings = sessions or SessionSettings()
+            async with _serve(
+                configuration, settings, dispatcher, authenticator, certificates, node
+            ) as server:
+                yield server
+    except CannotOpen as error:
+        raise ConfigurationError(str(error)) from error
+
+
+@asynccontextmanager
+async def _serve(
+    configuration: Configuration,
+    settings: SessionSettings,
+    dispatcher: Dispatcher,
+    authenticator: Authenticator,
+    certificates: Certificates | None,
+    node: str,
+) -> AsyncIterator[Server]:
+    error: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        metrics = Metrics()
+        tools = SessionTools(
+            dispatcher,
+            authenticator.authenticate,
+            nursery,
+            configuration.limits,
+            settings,
+            configuration.queues.auto_create,
+            configuration.queues.template,
+            metrics,
+            node=node,
+            server=f"pushlane {metadata.version('pushlane-server')}",
+            still_valid=authenticator.still_valid,
+        )
+        sessions = Sessions(tools)
+        authenticator.subscribe(sessions.keys_changed)
+        nursery.start_soon(tools.timers.run)
+        nursery.start_soon(authenticator.watch)
+        origins = _origins(configuration, authenticator)
+        http = HttpTools(
+            dispatcher,
+            authenticator,
+            origins,
+            metrics,
+            configuration.limits,
+            configuration.http,
+            configuration.queues.auto_create,
+            configuration.queues.template,
+        )
+        service = Service(make_app(http), sessions.handle, origins)
+        try:
+            async with _listen(configuration, service, certificates) as listener:
+                tls = certificates is not None
+                metrics.listener(listener.counters)
+                yield Server(dispatcher, authenticator, sessions, http, listener, metrics, tls)
+        except Exception as raised:
+            error = raised  # not from inside the nursery: it would come out in a group
+        nursery.cancel_scope.cancel()
+    if error is not None:
+        raise error
+
+
+def _origins(
+    configuration: Configuration, authenticator: Authenticator
+) -> Callable[[str | None, str | None], bool]:
+    auth = configuration.auth
+    return OriginPolicy(
+        lambda: authenticator.required,
+        auth.allowed_origins,
+        insecure=auth.insecure,
+        allowed_hosts=auth.allowed_hosts,
+    ).allows
+
+
+@asynccontextmanager
+async def _listen(
+    configuration: Configuration, service: Service, certificates: Certificates | None
+) -> AsyncIterator[Listener]:
+    opened = False
+    try:
+        async with open_listener(
+            configuration.listen,
+            service,
+            certificates=certificates,
+            settings=configuration.gateway,
+            limits=configuration.limits,
+        ) as listener:
+            opened = True
+            yield listener
+    except (OSError, ValueError) as error:
+        if opened:
+            raise
+        where = ", ".join(configuration.listen)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigurationError(f"can't listen on {where}: {reason}") from error
+
+
+def _certificates(configuration: Configuration) -> Certificates | None:
+    tls = configuration.tls
+    if tls.certificate is None or tls.key is None:
+        return None
+    try:
+        return Certificates(tls.certificate, tls.key, configuration.gateway)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"TLS: {tls.certificate} and {tls.key}: {error}") from error
+
+
+async def serve(
+    configuration: Configuration,
+    ready: Callable[[Server], None],
+    sessions: SessionSettings | None = None,
+) -> bool:
+    """Serve until SIGTERM or SIGINT, then drain. False: a second signal cut that short."""
+    asked = trio.Event()
+    error: Exception | None = None
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_follow, signals, asked, nursery.cancel_scope)
+            try:
+                async with open_server(configuration, sessions=sessions) as server:
+                    ready(server)
+                    log.info("ready on %s", ", ".join(server.urls))
+                    await asked.wait()
+                    log.info("draining: a second signal ends it at once")
+                    await server.drain()
+            except Exception as raised:
+                error = raised  # not from inside the nursery: it would come out in a group
+            cut_short = nursery.cancel_scope.cancel_called
+            nursery.cancel_scope.cancel()
+    if error is not None:
+        raise error
+    return not cut_short
+
+
+async def _follow(
+    signals: AsyncIterator[int], asked: trio.Event, everything: trio.CancelScope
+) -> None:
+    async for _ in signals:
+        if asked.is_set():
+            everything.cancel()
+        asked.set()

@@ -1,0 +1,288 @@
+"""A connection: one socket of a session, from its hello to its end.
+
+One task reads the socket and takes its frames in order. Nothing else of it is a task: beats, the
+time for hello and the end of a token are timers that all connections share; only a socket whose
+outbox is over its limit gets a task of its own that watches it drain.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from pushlane.wire.errors import (
+    CLOSES,
+    BadFrame,
+    BadRequest,
+    Internal,
+    NotAFrame,
+    PushlaneError,
+    Unauthorized,
+)
+from pushlane.wire.frames import (
+    Beat,
+    ClientFrame,
+    Goaway,
+    Hello,
+    ServerFrame,
+    Welcome,
+    error_frame,
+)
+from pushlane.wire.receipts import Span
+from pushlane.wire.validate import check_hello
+from pushlane_gateway.auth.authenticator import bearer
+from pushlane_gateway.auth.identity import Identity
+from pushlane_gateway.session.link import Link, SocketClosed
+from pushlane_gateway.session.receipts import render_all
+from pushlane_gateway.session.requests import Requests
+from pushlane_gateway.session.session import Session
+
+if TYPE_CHECKING:
+    from pushlane_gateway.session.sessions import Sessions
+
+log = logging.getLogger(__name__)
+
+
+class Connection:
+    def __init__(self, socket: Link, sessions: Sessions) -> None:
+        self.socket = socket
+        self.session: Session | None = None
+        self.going = False
+        """It was told to go away."""
+        self.over = False
+        """We closed it: what still comes in no longer counts."""
+        self._sessions = sessions
+        self._tools = tools = sessions.tools
+        self._metrics = tools.metrics
+        self._requests: Requests | None = None
+        self._encode = socket.codec.encode
+        self._flowing: trio.Event | None = None
+        """Set when the outbox has drained, while it is watched."""
+
+    # Reading
+
+    async def run(self) -> None:
+        tools = self._tools
+        tools.timers.at(trio.current_time() + tools.limits.hello_ms / 1000, self._hello_late)
+        clean = False
+        try:
+            await self._serve()
+        except SocketClosed as closed:
+            clean = closed.clean and not self.over
+        except Exception:
+            log.exception("a session failed")
+            self._metrics.faults += 1
+            self.send_error(Internal("a bug of the server ended this session"))
+            self.close(1011)
+        finally:
+            self.over = True
+            self._sessions.left(self, clean)
+
+    async def _serve(self) -> None:
+        receive, most = self.socket.receive, self._tools.settings.outbox_bytes
+        while True:
+            for data in await receive():
+                frame = self._decode(data)
+                if frame is None:
+                    continue
+                if self._requests is None:
+                    self._hello(frame)
+                    continue
+                later = self._requests.take(frame)
+                if later is not None:
+                    await later
+                if self._requests.crowded and not self.over:
+                    await self._requests.room()
+            if self.socket.outbox_bytes > most:
+                self.watch_outbox()
+                if self._flowing is not None:
+                    await self._flowing.wait()
+
+    def _decode(self, data: bytes) -> ClientFrame | None:
+        if self.over:
+            return None
+        try:
+            frame = self.socket.codec.decode_client(data)
+        except NotAFrame as error:
+            self.send_error(error)
+            self.close(error.close_code)
+        except BadFrame as error:
+            if self._requests is None:
+                self._turn_away(error)
+            else:
+                self._requests.bad_frame(error)
+        else:
+            self._metrics.frames_in.add(str(frame.__struct_config__.tag))
+            return frame
+        return None
+
+    # Hello
+
+    def _hello_late(self) -> None:
+        if self._requests is None and not self.over:
+            self._metrics.limits.add("hello_ms")
+            self._turn_away(Unauthorized(f"no hello within {self._tools.limits.hello_ms} ms"))
+
+    def _turn_away(self, error: PushlaneError) -> None:
+        self.send_error(error)
+        self.close(1008, error.code)
+
+    def _hello(self, frame: ClientFrame) -> None:
+        if not isinstance(frame, Hello):
+            self._turn_away(Unauthorized("the first frame must be hello"))
+            return
+        try:
+            held = check_hello(frame, self._tools.limits)
+            identity = self._tools.authenticate(frame.token or bearer(self.socket.authorization))
+        except (BadRequest, Unauthorized) as error:
+            self._turn_away(error)
+            return
+        reason = self._sessions.full
+        if reason is not None:
+            self.goaway(reason)
+            self.close(1001 if reason == "drain" else 1013, reason)
+            return
+        self._welcome(frame, identity, held)
+
+    def _welcome(self, hello: Hello, identity: Identity, held: dict[int, list[Span]]) -> None:
+        tools, sessions = self._tools, self._sessions
+        wanted = None if hello.resume is None else hello.resume.session
+        session = None if wanted is None else sessions.take_up(wanted, identity)
+        resumed = session is not None
+        lost: dict[int, list[Span]] = {}
+        if session is None:
+            session = sessions.begin(self, identity)
+        else:
+            lost = session.resume(self, identity, held)
+        session.client = hello.client or session.client
+        session.producer = hello.producer or session.producer
+        self.session = session
+        self._requests = Requests(self, session)
+        self.send(
+            Welcome(
+                session.id,
+                tools.node,
+                tools.server,
+                resumed,
+                tools.clock.wall(),
+                tools.limits.resume_ms,
+                tools.limits.heartbeat_ms,
+                sessions.wire_limits,
+                {str(sub): render_all(spans) for sub, spans in lost.items()},
+            )
+        )
+        if resumed:
+            session.resumed()
+        self._check()
+
+    # Time
+
+    def _check(self) -> None:
+        """Beat when nothing was sent for long, and end with the token."""
+        if self.over or self.session is None:
+            return
+        tools = self._tools
+        now, silence = trio.current_time(), tools.limits.heartbeat_ms / 1000
+        expires_at = self.session.identity.expires_at
+        next_at = max(now, self.socket.last_sent_at) + silence
+        if self.socket.last_sent_at + silence <= now:
+            self.send(Beat(tools.clock.wall()))
+        else:
+            next_at = self.socket.last_sent_at + silence
+        if expires_at is not None and not self.going:
+            left = (expires_at - tools.clock.wall()) / 1000
+            if left <= 0:
+                self.goaway("token_expired")
+                tools.timers.at(now + tools.settings.goaway_ms / 1000, self._expired)
+            else:
+                next_at = min(next_at, now + left)
+        tools.timers.at(next_at, self._check)
+
+    def check_identity(self) -> None:
+        """Keys have changed: is it still somebody?"""
+        if self.session is not None and not self._tools.still_valid(self.session.identity):
+            self._turn_away(Unauthorized("the key of this session is no longer valid"))
+
+    def _expired(self) -> None:
+        self.close(1001, "token_expired")
+
+    # Writing
+
+    def send(self, frame: ServerFrame) -> None:
+        if not self.over:
+            self._metrics.frames_out.add(str(frame.__struct_config__.tag))
+            self.socket.send(self._encode(frame))
+
+    def send_encoded(self, op: str, frame: bytes) -> None:
+        if not self.over:
+            self._metrics.frames_out.add(op)
+            self.socket.send(frame)
+
+    def send_error(self, error: PushlaneError, request: str | None = None) -> None:
+        self._metrics.errors.add(error.code)
+        self.send(error_frame(error, request=request))
+
+    def goaway(self, reason: str) -> None:
+        """From now on the client may only settle."""
+        if self.going or self.over:
+            return
+        self.going = True
+        self._metrics.goaways.add(reason)
+        pause = self._tools.settings.reconnect_ms
+        self.send(Goaway(reason, int(pause * (1 + self._tools.chance()))))
+        if self.session is not None:
+            self.session.pause(True)
+
+    def close(self, code: int, reason: str | None = None) -> None:
+        """Close after what was sent. Nothing that comes in counts any more."""
+        if not self.over:
+            self.over = True
+            self.socket.close(code, CLOSES[code].reason if reason is None else reason)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is due: no answer, no settle."""
+        if self._requests is None or self.session is None:
+            return True
+        return not self._requests.unanswered and not self.session.held
+
+    # Slow readers
+
+    def watch_outbox(self) -> None:
+        """See whether too much waits to be written, and to it that it gets less."""
+        if self.over or self._flowing is not None:
+            return
+        if self.socket.outbox_bytes > self._tools.settings.outbox_bytes:
+            self._metrics.limits.add("outbox_bytes")
+            self._flowing = trio.Event()
+            if self.session is not None:
+                self.session.pause(True)
+            self._tools.nursery.start_soon(self._until_drained, self._flowing)
+
+    async def _until_drained(self, flowing: trio.Event) -> None:
+        settings = self._tools.settings
+        try:
+            with trio.move_on_after(settings.slow_ms / 1000) as patience:
+                await self.socket.drain(settings.outbox_bytes // 2)
+            if patience.cancelled_caught:
+                self._too_slow()
+            elif self._mine is not None and not self.going:
+                self._mine.pause(False)
+        except SocketClosed:
+            pass
+        finally:
+            self._flowing = None
+            flowing.set()
+
+    def _too_slow(self) -> None:
+        self._metrics.limits.add("slow_ms")
+        self.goaway("slow_consumer")
+        self.close(4002)
+
+    @property
+    def _mine(self) -> Session | None:
+        """The session, unless another connection took it over."""
+        session = self.session
+        return session if session is not None and session.connection is self else None

@@ -1,0 +1,132 @@
+"""Delivery: runs of granted messages as `deliver` frames.
+
+A frame is cut when it has enough bytes, so that it stays below what a client accepts and a slow
+socket can be seen to move. Sizes are estimated from above: JSON may write a control character of a
+header in six bytes, and bytes as base64.
+
+Nearly all messages are a JSON body and nothing else. Their frames are written by hand, as text
+around the bodies: 1.5 µs instead of 2.0 for a single one, 0.5 instead of 1.1 each in a run of 64
+(what msgspec takes for them is little; it is the objects that cost).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import UNSET, Raw
+
+from pushlane.wire.codec import JSON, Codec
+from pushlane.wire.frames import DeadInfo, Deliver, DeliverMessage
+from pushlane_dispatcher.core.effects import Run
+from pushlane_dispatcher.node import Message
+
+ENVELOPE = 420
+"""Bytes that a message takes besides body, key and headers: field names, ids, receipt, numbers."""
+ESCAPED = 6
+"""Bytes that JSON may take for one of a string's."""
+
+
+def deliver_frames(
+    codec: Codec,
+    sub: int,
+    runs: Sequence[Run],
+    place: str,
+    prefix: str | None,
+    lease_ms: int | None,
+    most: int,
+) -> Sequence[bytes]:
+    """`place` is how ids of this shard begin; `prefix` how receipts do, None without receipts."""
+    if codec is JSON and prefix is not None and lease_ms is not None:
+        text = _written(sub, runs, place, prefix, lease_ms, most)
+        if text is not None:
+            return (text,)
+    return [codec.encode(frame) for frame in _frames(sub, runs, place, prefix, lease_ms, most)]
+
+
+def _written(
+    sub: int, runs: Sequence[Run], place: str, prefix: str, lease_ms: int, most: int
+) -> bytes | None:
+    """One frame of plain messages; None when they are more than that."""
+    parts: list[bytes] = []
+    size = 0
+    before = f'{{"op":"deliver","sub":{sub},"messages":[{{"id":"{place}'
+    for run in runs:
+        seq, n, lane = run.seq, run.n, f"{run.lane:x}-"
+        attempt = f'","attempt":{run.attempt},"published_at":'
+        receipt = f',"receipt":"{prefix}.'
+        rest = f'","fence":{run.fence},"lease_ms":{lease_ms},"body":'
+        for message in run.messages:
+            if (
+                message.is_data
+                or message.key is not None
+                or message.headers is not None
+                or message.dead is not None
+            ):
+                return None
+            size += len(message.body) + ENVELOPE
+            parts.append(
+                f"{before}{lane}{seq:x}{attempt}{message.published_at}{receipt}{n}{rest}".encode()
+            )
+            parts.append(message.body)
+            before = f'}},{{"id":"{place}'
+            seq += 1
+            n += 1
+    if size > most:
+        return None
+    parts.append(b"}]}")
+    return b"".join(parts)
+
+
+def _frames(
+    sub: int,
+    runs: Sequence[Run],
+    place: str,
+    prefix: str | None,
+    lease_ms: int | None,
+    most: int,
+) -> Iterator[Deliver]:
+    messages: list[DeliverMessage] = []
+    size = 0
+    for run in runs:
+        start = f"{place}{run.lane:x}-"
+        for i, message in enumerate(run.messages):
+            more = _size_of(message)
+            if messages and size + more > most:
+                yield Deliver(sub, messages)
+                messages, size = [], 0
+            found = _message(f"{start}{run.seq + i:x}", message, run.attempt)
+            if prefix is not None:
+                found.receipt = f"{prefix}.{run.n + i}"
+                found.fence = run.fence
+                found.lease_ms = lease_ms
+            messages.append(found)
+            size += more
+    yield Deliver(sub, messages)
+
+
+def _message(id: str, message: Message, attempt: int) -> DeliverMessage:
+    dead = message.dead
+    return DeliverMessage(
+        id,
+        attempt,
+        message.published_at,
+        UNSET if message.is_data else Raw(message.body),
+        message.body if message.is_data else None,
+        key=message.key,
+        headers=message.headers,
+        dead=None
+        if dead is None
+        else DeadInfo(dead.cause, dead.queue, dead.id, dead.attempts, dead.dead_at, dead.error),
+    )
+
+
+def _size_of(message: Message) -> int:
+    size = len(message.body)
+    if message.is_data:
+        size = (size + 2) // 3 * 4
+    strings = len((message.key or "").encode())
+    for name, value in (message.headers or {}).items():
+        strings += len(name.encode()) + len(value.encode()) + 1
+    if message.dead is not None:
+        strings += ENVELOPE + len((message.dead.error or "").encode())
+    return size + ENVELOPE + ESCAPED * strings

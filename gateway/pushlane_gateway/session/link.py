@@ -1,0 +1,57 @@
+"""What a session needs of a socket. The listener makes real ones, tests make their own."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pushlane.wire.codec import Codec
+from pushlane_gateway.listener.socket import SocketClosed
+
+__all__ = ["Link", "SocketClosed"]
+
+
+class Link(Protocol):
+    """One WebSocket after its handshake. All but `receive` and `drain` are plain calls."""
+
+    @property
+    def codec(self) -> Codec: ...
+
+    @property
+    def authorization(self) -> str | None:
+        """The Authorization header's value: never to be logged."""
+        ...
+
+    @property
+    def peer(self) -> str:
+        """For logs."""
+        ...
+
+    @property
+    def outbox_bytes(self) -> int:
+        """What waits to be written."""
+        ...
+
+    @property
+    def last_sent_at(self) -> float:
+        """When it was last written to, in trio's time."""
+        ...
+
+    async def receive(self) -> list[bytes]:
+        """All whole messages that one read completed; raises SocketClosed."""
+        ...
+
+    def send(self, frame: bytes) -> None:
+        """Put a frame into the outbox; after a close nothing happens."""
+        ...
+
+    def close(self, code: int, reason: str) -> None:
+        """Close after what is in the outbox, within a bounded time."""
+        ...
+
+    def abort(self) -> None:
+        """Cut the connection now."""
+        ...
+
+    async def drain(self, below: int) -> None:
+        """Wait until the outbox has less than this; raises SocketClosed."""
+        ...

@@ -1,0 +1,141 @@
+"""A part: what one shard of a queue has to do with one subscription of a session.
+
+It is the sink that the shard pushes into. A shard that stops takes its part along: then the part is
+*down* until the dispatcher has opened the shard again. What the client held meanwhile is its own
+if the lease cache remembered it, and lost otherwise.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pushlane.wire.errors import Unavailable
+from pushlane.wire.receipts import Span
+from pushlane_dispatcher.core.effects import Receipts, Run
+from pushlane_dispatcher.core.runs import runs_of_numbers
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.shard_runner import ShardRunner
+
+if TYPE_CHECKING:
+    from pushlane_gateway.session.sub import Sub
+
+
+class Part:
+    __slots__ = ("_orphans", "_sub", "number", "place", "runner", "subscription", "up")
+
+    def __init__(self, sub: Sub, number: int, runner: ShardRunner, credit: int) -> None:
+        """Attaches, or raises what the shard says."""
+        self._sub = sub
+        self.number = number
+        self.place = f"{runner.key.queue_id}-{runner.key.shard:x}-"
+        """How ids of messages of this shard begin."""
+        self.runner = runner
+        self.subscription = self._attach(credit)
+        self.up = True
+        self._orphans: list[Span] = []
+        """What the client has of a shard that stopped."""
+
+    def _attach(self, credit: int) -> Subscription:
+        options = self._sub.options
+        subscription = self.runner.attach(
+            self,
+            self._sub.session.id,
+            max(1, credit),
+            lease_ms=options.lease_ms,
+            explicit=options.explicit,
+            ack_none=options.ack_none,
+        )
+        if not credit:  # nothing is granted inside these calls
+            self.runner.credit(subscription, 0)
+        return subscription
+
+    # Credit
+
+    @property
+    def held(self) -> int:
+        """Unsettled messages of a client that this shard knows of."""
+        return len(self.subscription.held) if self.up else 0
+
+    @property
+    def used(self) -> int:
+        """Permits that are held, or in backoff."""
+        return self.held + self.subscription.waiting if self.up else 0
+
+    @property
+    def ready(self) -> bool:
+        return self.up and self.runner.ready
+
+    def set_credit(self, credit: int) -> None:
+        if self.up and credit != self.subscription.credit:
+            with suppress(Unavailable):  # it stops, and will say so
+                self.runner.credit(self.subscription, credit)
+
+    # Coming and going of the client
+
+    def detach(self, resume_ms: int) -> None:
+        if self.up:
+            try:
+                self.runner.detach(self.subscription, resume_ms)
+            except Unavailable:
+                self.up = False
+
+    def resume(self, held: list[Span]) -> list[Span]:
+        """What the client lists but no longer holds here; told later of a part that is down."""
+        known = self.runner.subscription(self.subscription.prefix) is self.subscription
+        if self.up and known:
+            try:
+                return self.runner.resume(self.subscription, held, self)
+            except Unavailable:  # it is closing: the shard's next opening goes on with it
+                return []
+        self.up = False
+        self._orphans = held
+        return []
+
+    def unsubscribe(self) -> None:
+        if self.up:
+            try:
+                self.runner.unsubscribe(self.subscription)
+            except Unavailable:
+                self.up = False
+
+    def end(self) -> None:
+        if self.up:
+            self.up = False
+            with suppress(Unavailable):
+                self.runner.end(self.subscription)
+
+    # The shard stops, and comes back
+
+    def reattach(self, runner: ShardRunner, credit: int) -> list[Span]:
+        """Go on with another runner of the same shard. Answers what was lost with the old one."""
+        options = self._sub.options
+        adopted = runner.adopt(
+            self.subscription.prefix, self._orphans, self, credit,
+            lease_ms=options.lease_ms, explicit=options.explicit,
+        )  # fmt: skip
+        lost, self._orphans = self._orphans, []
+        self.runner = runner
+        if adopted is None:
+            self.subscription = self._attach(credit)
+        else:
+            self.subscription, lost = adopted
+        self.up = True
+        return lost
+
+    # The sink
+
+    def deliver(self, runs: list[Run], again: bool) -> None:
+        if self.up:
+            self._sub.deliver(self, runs, again)
+
+    def lost(self, receipts: list[Receipts]) -> None:
+        if self.up:
+            self._sub.lost(receipts)
+
+    def ended(self, code: str, message: str) -> None:
+        if self.up:
+            prefix, held = self.subscription.prefix, self.subscription.held
+            self._orphans = runs_of_numbers(prefix, sorted(held))
+            self.up = False
+            self._sub.part_ended(code, message)

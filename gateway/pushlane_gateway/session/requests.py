@@ -1,0 +1,326 @@
+"""Requests: what a client may ask once it was welcomed, and the answers that are due.
+
+Every handler is a plain call. Only what must wait (a queue that is not open yet, or has no room)
+answers with an awaitable: the connection waits for it before it takes the next frame, so frames
+count in the order in which they were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from pushlane.wire.errors import BadFrame, BadRequest, PushlaneError, Unavailable
+from pushlane.wire.frames import (
+    Ack,
+    ClientFrame,
+    Credit,
+    Done,
+    Extend,
+    Failed,
+    Hello,
+    LeaseLostFrame,
+    Nack,
+    Publish,
+    ServerFrame,
+    Start,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    error_frame,
+)
+from pushlane.wire.receipts import Span
+from pushlane.wire.validate import (
+    check_credit,
+    check_extend,
+    check_nack,
+    check_publish,
+    check_receipts,
+    check_subscribe,
+)
+from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.publication import Publication
+from pushlane_dispatcher.sink import SettleAnswer
+from pushlane_gateway.session.part import Part
+from pushlane_gateway.session.publishing import Batch, check_dedup
+from pushlane_gateway.session.receipts import count, render_all
+from pushlane_gateway.session.session import Session
+from pushlane_gateway.session.settling import Act, Gather, settle, settle_silently
+from pushlane_gateway.session.sub import SubOptions
+
+if TYPE_CHECKING:
+    from pushlane_gateway.session.connection import Connection
+
+Later = Awaitable[None] | None
+
+
+class Requests:
+    def __init__(self, connection: Connection, session: Session) -> None:
+        self._connection = connection
+        self._session = session
+        self._tools = tools = session.tools
+        self._limits = tools.limits
+        self._metrics = tools.metrics
+        self._unanswered: set[int] = set()
+        self._inflight = 0
+        """Published bytes that wait for their answer."""
+        self._room: trio.Event | None = None
+        self._take: dict[type[Any], Callable[[Any], Later]] = {
+            Hello: self._hello,
+            Publish: self._publish,
+            Subscribe: self._subscribe,
+            Start: self._start,
+            Ack: self._ack,
+            Nack: self._nack,
+            Extend: self._extend,
+            Credit: self._credit,
+            Unsubscribe: self._unsubscribe,
+        }
+
+    @property
+    def unanswered(self) -> int:
+        return len(self._unanswered)
+
+    def take(self, frame: ClientFrame) -> Later:
+        """Do what a frame asks for; wait for what this answers before the next one."""
+        id: int | None = getattr(frame, "id", None)
+        if id is not None:
+            if id in self._unanswered:
+                self._repeated(frame, id)
+                return None
+            self._unanswered.add(id)
+        try:
+            return self._take[type(frame)](frame)
+        except PushlaneError as error:
+            self._refuse(frame, error)
+        return None
+
+    def _repeated(self, frame: ClientFrame, id: int) -> None:
+        """Its own answer would be taken for the first one's."""
+        self._connection.send_error(BadRequest(f"id {id} is not answered yet"), request=_op(frame))
+
+    def bad_frame(self, error: BadFrame) -> None:
+        if error.id in self._unanswered:
+            error.id = None
+        self._connection.send_error(error)
+
+    def _refuse(self, frame: ClientFrame, error: PushlaneError) -> None:
+        id: int | None = getattr(frame, "id", None)
+        sub: int | None = getattr(frame, "sub", None) if id is None else None
+        self._metrics.errors.add(error.code)
+        answer = error_frame(error, id=id, request=_op(frame), sub=sub)
+        if id is None:
+            self._connection.send(answer)
+        else:
+            self._answer(id, answer)
+
+    async def _or_refuse(self, frame: ClientFrame, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except PushlaneError as error:
+            self._refuse(frame, error)
+
+    # Answers, and how many of them may be due
+
+    def _answer(self, id: int, frame: ServerFrame) -> None:
+        self._unanswered.discard(id)
+        self._connection.send(frame)
+        if self._room is not None and not self.crowded:
+            self._room.set()
+            self._room = None
+
+    @property
+    def crowded(self) -> bool:
+        """Too much waits for its answer: read no more until there is `room`."""
+        return (
+            len(self._unanswered) >= self._limits.unanswered
+            or self._inflight >= self._limits.inflight_bytes
+        )
+
+    async def room(self) -> None:
+        many = len(self._unanswered) >= self._limits.unanswered
+        self._metrics.limits.add("unanswered" if many else "inflight_bytes")
+        self._room = trio.Event()
+        await self._room.wait()
+
+    # Hello
+
+    def _hello(self, frame: Hello) -> None:
+        raise BadRequest("hello comes once")
+
+    # Queues
+
+    async def _open(self, name: str) -> OpenQueue:
+        tools, tenant = self._tools, self._session.identity.tenant
+        if tools.auto_create:
+            await tools.dispatcher.ensure(tenant, name, tools.template)
+        return await tools.dispatcher.open(tenant, name)
+
+    def _check_going(self) -> None:
+        if self._connection.going:
+            raise Unavailable("the server asked this session to go away", retry_ms=0)
+
+    # Publishing
+
+    def _publish(self, frame: Publish) -> Later:
+        self._check_going()
+        session = self._session
+        name = session.allowed("publish", frame.to)
+        failed = self._check_publish(frame)
+        queue = self._tools.dispatcher.opened(session.identity.tenant, name)
+        if queue is None or queue.congested:
+            return self._or_refuse(frame, self._publish_later(frame, name, failed))
+        self._store(frame, queue, failed)
+        return None
+
+    def _check_publish(self, frame: Publish) -> list[Failed]:
+        limits = self._limits
+        if len(frame.messages) > limits.batch:
+            self._metrics.limits.add("batch")
+        failed = check_publish(frame, limits, has_producer=self._session.producer is not None)
+        check_dedup(frame)
+        if failed:
+            self._metrics.limits.add("message_bytes", len(failed))
+        return failed
+
+    async def _publish_later(self, frame: Publish, name: str, failed: list[Failed]) -> None:
+        while True:
+            queue = await self._open(name)
+            if not queue.congested:
+                break
+            await queue.room()
+            if queue.running:  # now it is our turn
+                break
+        if not self._connection.over:
+            self._store(frame, queue, failed)
+
+    def _store(self, frame: Publish, queue: OpenQueue, failed: list[Failed]) -> None:
+        batch = Batch(frame, failed, self._session.producer, self._tools.clock.wall())
+        self._inflight += batch.size
+        answer = partial(self._published, frame.id, batch, trio.current_time())
+        if batch.messages:
+            queue.publish_soon(batch.messages, answer, batch.lanes)
+        else:
+            answer(None)
+
+    def _published(
+        self, id: int, batch: Batch, since: float, publication: Publication | None
+    ) -> None:
+        self._inflight -= batch.size
+        metrics = self._metrics
+        metrics.publish_seconds.observe(trio.current_time() - since)
+        if publication is not None:
+            failed = publication.failed
+            metrics.published += len(batch.messages) - len(failed) - len(publication.duplicates)
+            for error in failed.values():
+                metrics.errors.add(error.code)
+        self._answer(id, batch.answer(id, publication))
+
+    # Subscribing
+
+    def _subscribe(self, frame: Subscribe) -> Later:
+        self._check_going()
+        check_subscribe(frame, self._limits)
+        name = self._session.allowed("consume", frame.from_)
+        self._session.check_room()
+        queue = self._tools.dispatcher.opened(self._session.identity.tenant, name)
+        if queue is None:
+            return self._or_refuse(frame, self._subscribe_later(frame, name))
+        self._attach(frame, queue)
+        return None
+
+    async def _subscribe_later(self, frame: Subscribe, name: str) -> None:
+        queue = await self._open(name)
+        if not self._connection.over:
+            self._attach(frame, queue)
+
+    def _attach(self, frame: Subscribe, queue: OpenQueue) -> None:
+        options = SubOptions(frame.lease_ms, frame.start == "explicit", frame.ack == "none")
+        sub = self._session.subscribe(queue, frame.credit, options)
+        self._answer(frame.id, Subscribed(frame.id, sub.number))
+
+    def _credit(self, frame: Credit) -> None:
+        check_credit(frame, self._limits)
+        sub = self._session.sub(frame.sub)
+        if sub is not None:
+            sub.set_credit(frame.credit)
+
+    def _unsubscribe(self, frame: Unsubscribe) -> None:
+        sub = self._session.sub(frame.sub)
+        if sub is not None and not sub.closed:
+            sub.unsubscribe()
+        self._answer(frame.id, Done(frame.id))
+
+    # Settling
+
+    def _start(self, frame: Start) -> None:
+        self._settle(frame, check_receipts(frame, self._limits), _start)
+
+    def _ack(self, frame: Ack) -> None:
+        self._settle(frame, check_receipts(frame, self._limits), _ack)
+
+    def _nack(self, frame: Nack) -> None:
+        spans = check_nack(frame, self._limits)
+
+        def nack(part: Part, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
+            subscription = part.subscription
+            return part.runner.nack(
+                subscription, subscription.generation, own, answer,
+                delay_ms=frame.delay_ms, error=frame.error, dead=frame.dead,
+            )  # fmt: skip
+
+        self._settle(frame, spans, nack)
+
+    def _extend(self, frame: Extend) -> None:
+        spans = check_extend(frame, self._limits)
+
+        def extend(part: Part, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
+            subscription = part.subscription
+            return part.runner.extend(
+                subscription, subscription.generation, own, frame.lease_ms, answer
+            )
+
+        self._settle(frame, spans, extend)
+
+    def _settle(self, frame: Start | Ack | Nack | Extend, spans: list[Span], act: Act) -> None:
+        sub = self._session.sub(frame.sub)
+        id = frame.id
+        if id is not None:
+            answer = partial(self._settled, frame, id, count(spans))
+            if sub is None:
+                answer(Gather.all_lost(spans))
+            else:
+                settle(sub, spans, act, answer)
+            return
+        lost = spans if sub is None else settle_silently(sub, spans, act)
+        self._metrics.settled.add(_op(frame), count(spans) - count(lost))
+        if lost:
+            self._connection.send(LeaseLostFrame(frame.sub, render_all(lost)))
+
+    def _settled(
+        self, frame: Start | Ack | Nack | Extend, id: int, total: int, gather: Gather
+    ) -> None:
+        if gather.error is not None:
+            self._refuse(frame, gather.error)
+            return
+        refused = count(gather.lost) + count(gather.duplicate)
+        self._metrics.settled.add(_op(frame), total - refused)
+        self._answer(id, Done(id, render_all(gather.lost), render_all(gather.duplicate)))
+
+
+def _start(part: Part, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
+    return part.runner.start(part.subscription, part.subscription.generation, own, answer)
+
+
+def _ack(part: Part, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
+    return part.runner.ack(part.subscription, part.subscription.generation, own, answer)
+
+
+def _op(frame: ClientFrame) -> str:
+    op = frame.__struct_config__.tag
+    assert isinstance(op, str)
+    return op

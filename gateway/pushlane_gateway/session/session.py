@@ -1,0 +1,183 @@
+"""A session: what a client has here, and keeps when its connection drops for a while.
+
+A session has at most one connection. Everything that is sent goes to it; without one it is dropped,
+because a client that resumes is told what it missed: what it lost by `welcome.lost`, what it was
+sent by redelivery, what ended by the frames kept here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from pushlane.wire.errors import BadRequest, Forbidden
+from pushlane.wire.frames import Ended, ServerFrame
+from pushlane.wire.names import parse_target
+from pushlane.wire.receipts import Span
+from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_gateway.auth.identity import Identity
+from pushlane_gateway.auth.rule import Action
+from pushlane_gateway.session.sub import Sub, SubOptions
+from pushlane_gateway.session.tools import SessionTools
+
+if TYPE_CHECKING:
+    from pushlane_gateway.session.connection import Connection
+
+NO_TOPICS = "topics are not supported yet"
+
+
+class Session:
+    def __init__(self, id: str, identity: Identity, tools: SessionTools) -> None:
+        self.id = id
+        self.identity = identity
+        self.tools = tools
+        self.client: str | None = None
+        self.producer: str | None = None
+        self.connection: Connection | None = None
+        self.away_until: float | None = None
+        """Trio's time until which it can be resumed, while it has no connection."""
+        self.paused = False
+        """It gets no deliveries: its client reads too slowly, or is to go away."""
+        self.subs: dict[int, Sub] = {}
+        self._next_sub = 1
+        self._missed: list[Ended] = []
+        self._known: dict[tuple[Action, str], str] = {}
+
+    @property
+    def held(self) -> int:
+        """Unsettled messages."""
+        return sum(sub.held for sub in self.subs.values())
+
+    def send(self, frame: ServerFrame) -> None:
+        if self.connection is not None:
+            self.connection.send(frame)
+
+    # Names and rights
+
+    def allowed(self, action: Action, target: str) -> str:
+        """The queue that `to` or `from` names, if the session may do this there."""
+        name = self._known.get((action, target))
+        if name is None:
+            name = self._check(action, target)
+            if len(self._known) >= self.tools.settings.known_names:
+                self._known.clear()
+            self._known[action, target] = name
+        return name
+
+    def _check(self, action: Action, target: str) -> str:
+        found = parse_target(target)
+        if not self.identity.allows(action, str(found)):
+            raise Forbidden(f"{self.identity.name} may not {action} {found}")
+        if found.is_topic:
+            raise BadRequest(NO_TOPICS)
+        return found.name
+
+    # Subscriptions
+
+    def check_room(self) -> None:
+        """Raise unless there may be one more sub."""
+        most = self.tools.limits.subs
+        if len(self.subs) >= most:
+            for sub in list(self.subs.values()):
+                if sub.closed and not sub.held:
+                    self._forget(sub)
+        if len(self.subs) >= most:
+            self.tools.metrics.limits.add("subs")
+            raise BadRequest(f"a session has at most {most} subscriptions")
+
+    def subscribe(self, queue: OpenQueue, credit: int, options: SubOptions) -> Sub:
+        sub = Sub(self, self._next_sub, queue, credit, options)
+        self._next_sub += 1
+        self.subs[sub.number] = sub
+        return sub
+
+    def sub(self, number: int) -> Sub | None:
+        """None: it is over and forgotten. There never was one: BadRequest."""
+        if number >= self._next_sub:
+            raise BadRequest(f"there is no sub {number}")
+        return self.subs.get(number)
+
+    def sub_over(self, sub: Sub, frame: Ended) -> None:
+        """A sub ended without the client's asking."""
+        del self.subs[sub.number]
+        sub.end()
+        if self.connection is not None:
+            self.connection.send(frame)
+        else:
+            self._missed.append(frame)
+
+    def forget_later(self, sub: Sub) -> None:
+        """Once nothing is held by a closed sub; a repeated settle is a duplicate until then."""
+        if not sub.forgetting and not sub.held:
+            sub.forgetting = True
+            later = trio.current_time() + self.tools.limits.resume_ms / 1000
+            self.tools.timers.at(later, partial(self._forget, sub))
+
+    def _forget(self, sub: Sub) -> None:
+        if self.subs.get(sub.number) is sub:
+            del self.subs[sub.number]
+            sub.end()
+
+    # Connections
+
+    def pause(self, paused: bool) -> None:
+        self.paused = paused
+        for sub in self.subs.values():
+            sub.pause(paused)
+
+    def detach(self) -> None:
+        """Its connection is gone; it can be resumed for a while."""
+        resume_ms = self.tools.limits.resume_ms
+        self.connection = None
+        self.away_until = trio.current_time() + resume_ms / 1000
+        for sub in self.subs.values():
+            sub.detach(resume_ms)
+
+    def resume(
+        self, connection: Connection, identity: Identity, held: dict[int, list[Span]]
+    ) -> dict[int, list[Span]]:
+        """It goes on with another connection. Answers what its client lists and has no longer."""
+        self.connection = connection
+        self.away_until = None
+        if identity.rules != self.identity.rules:
+            self._known.clear()
+        self.identity = identity
+        self.paused = False
+        lost = {number: spans for number, spans in held.items() if number not in self.subs}
+        for number, sub in list(self.subs.items()):
+            if not sub.closed and not identity.allows("consume", sub.queue):
+                lost[number] = held.get(number, [])
+                self._withdraw(sub)
+                continue
+            sub.pause(False)
+            lost[number] = sub.resume(held.get(number, []))
+        return {number: spans for number, spans in lost.items() if spans}
+
+    def resumed(self) -> None:
+        """The client was welcomed: what else happened while it was away."""
+        missed, self._missed = self._missed, []
+        for frame in missed:
+            self.send(frame)
+
+    def _withdraw(self, sub: Sub) -> None:
+        """Its right is gone; the client hears of it after the welcome."""
+        del self.subs[sub.number]
+        sub.end()
+        message = f"{self.identity.name} may no longer consume {sub.queue}"
+        self._missed.append(Ended(sub.number, "forbidden", message))
+
+    def abandon(self) -> None:
+        """Its client did not come back: what it holds has failed."""
+        for sub in self.subs.values():
+            sub.closed = True
+            sub.detach(0)
+        self.subs.clear()
+
+    def end(self) -> None:
+        """For good: everything goes back at once."""
+        self.connection = None
+        for sub in self.subs.values():
+            sub.end()
+        self.subs.clear()

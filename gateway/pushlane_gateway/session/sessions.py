@@ -1,0 +1,154 @@
+"""The sessions of a server: begun, resumed, left, drained.
+
+A session whose connection dropped waits for its client; shards end what it holds at the same time
+by themselves, so here it is only forgotten. Only the identity that began a session takes it up
+again: to know its id is not enough.
+"""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+
+import trio
+
+from pushlane_gateway.auth.identity import Identity
+from pushlane_gateway.session.connection import Connection
+from pushlane_gateway.session.link import Link
+from pushlane_gateway.session.session import Session
+from pushlane_gateway.session.tools import SessionTools
+
+LOOK_S = 0.02
+"""How often a server that drains looks who is done."""
+
+
+class Sessions:
+    def __init__(self, tools: SessionTools) -> None:
+        self.tools = tools
+        self.draining = False
+        self.wire_limits = tools.limits.wire()
+        self._sessions: dict[str, Session] = {}
+        self._detached: dict[str, Session] = {}
+        """Those without a connection, the one that waits longest first."""
+        self._connections: set[Connection] = set()
+        self._empty: trio.Event | None = None
+        """Set when the last connection of a server that closes is gone."""
+        metrics = tools.metrics
+        metrics.gauge("connections", "Open WebSockets.", lambda: len(self._connections))
+        metrics.gauge("sessions", "Sessions, connected or not.", lambda: len(self._sessions))
+        metrics.gauge("sessions_detached", "Sessions to resume.", lambda: len(self._detached))
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    async def handle(self, socket: Link) -> None:
+        """Serve a socket until it closes: the listener calls this in the socket's own task."""
+        connection = Connection(socket, self)
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+            if not self._connections and self._empty is not None:
+                self._empty.set()
+
+    @property
+    def full(self) -> str | None:
+        """Why nobody is welcome; None: there is room."""
+        if self.draining:
+            return "drain"
+        if len(self._sessions) >= self.tools.settings.sessions:
+            self.tools.metrics.limits.add("sessions")
+            return "overload"
+        return None
+
+    def begin(self, connection: Connection, identity: Identity) -> Session:
+        session = Session(secrets.token_urlsafe(16), identity, self.tools)
+        session.connection = connection
+        self._sessions[session.id] = session
+        return session
+
+    def take_up(self, id: str, identity: Identity) -> Session | None:
+        """The session of this id, if it is still there and theirs. Its old connection closes."""
+        session = self._sessions.get(id)
+        if session is None or not _same(session.identity, identity):
+            self.tools.metrics.resumes.add("unknown")
+            return None
+        self.tools.metrics.resumes.add("resumed")
+        self._detached.pop(id, None)
+        if session.connection is not None:
+            session.connection.close(4001)
+        return session
+
+    def left(self, connection: Connection, clean: bool) -> None:
+        """A connection is gone. `clean`: its client ended the session."""
+        session = connection.session
+        if session is None or session.connection is not connection:
+            return
+        if clean:
+            self._forget(session)
+            session.end()
+            return
+        session.detach()
+        self._detached[session.id] = session
+        assert session.away_until is not None
+        expire = partial(self._expire, session, session.away_until)
+        self.tools.timers.at(session.away_until, expire)
+        if len(self._detached) > self.tools.settings.detached:
+            self.tools.metrics.limits.add("detached")
+            self._give_up(next(iter(self._detached.values())))
+
+    def _expire(self, session: Session, away_until: float) -> None:
+        if session.away_until == away_until:  # else it was resumed, and perhaps dropped again
+            self._give_up(session)
+
+    def _give_up(self, session: Session) -> None:
+        """Nobody may resume it any more."""
+        self._forget(session)
+        session.abandon()
+
+    def _forget(self, session: Session) -> None:
+        self._sessions.pop(session.id, None)
+        self._detached.pop(session.id, None)
+
+    def keys_changed(self) -> None:
+        """Sessions of keys that are no longer valid end."""
+        for connection in self._connections:
+            connection.check_identity()
+
+    # The end
+
+    async def drain(self) -> None:
+        """Tell everybody to go, let them settle for a while, and close."""
+        settings = self.tools.settings
+        self.draining = True
+        for connection in self._connections:
+            connection.goaway("drain")
+        with trio.move_on_after(settings.drain_ms / 1000):
+            while self._connections:
+                for connection in self._connections:
+                    if connection.quiet:
+                        connection.close(1001)
+                await trio.sleep(LOOK_S)
+        await self._close_all()
+
+    async def _close_all(self) -> None:
+        for connection in self._connections:
+            connection.close(1001)
+        self._empty = trio.Event()
+        if self._connections:
+            with trio.move_on_after(self.tools.settings.close_ms / 1000):
+                await self._empty.wait()
+        for connection in self._connections:
+            connection.socket.abort()
+        for session in list(self._sessions.values()):
+            self._forget(session)
+            session.end()
+
+
+def _same(one: Identity, other: Identity) -> bool:
+    return one.name == other.name and one.tenant == other.tenant

@@ -1,0 +1,84 @@
+"""Settling: start, ack, nack and extend, for receipts that may be of several shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pushlane.wire.errors import PushlaneError, Unavailable
+from pushlane.wire.receipts import Span
+from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.sink import SettleAnswer
+from pushlane_gateway.session.part import Part
+from pushlane_gateway.session.sub import Sub
+
+Act = Callable[[Part, list[Span], SettleAnswer | None], SettleTicket]
+"""What to do with the receipts of one part."""
+
+DOWN = Unavailable("the queue moves: try again", retry_ms=100)
+
+
+class Gather:
+    """The answers of several shards as one. `answer` is called once."""
+
+    __slots__ = ("_answer", "_waits", "duplicate", "error", "lost")
+
+    def __init__(self, waits: int, answer: Callable[[Gather], None]) -> None:
+        self._waits = waits
+        self._answer = answer
+        self.lost: list[Span] = []
+        self.duplicate: list[Span] = []
+        self.error: PushlaneError | None = None
+        """The outcome is unknown for some of them: repeating it is safe."""
+
+    @classmethod
+    def all_lost(cls, spans: list[Span]) -> Gather:
+        """What is nobody's any more."""
+        gather = cls(0, lambda _: None)
+        gather.lost += spans
+        return gather
+
+    def __call__(self, ticket: SettleTicket, error: PushlaneError | None) -> None:
+        if error is None:
+            self.lost += ticket.lost
+            self.duplicate += ticket.duplicate
+        self.one_less(error)
+
+    def one_less(self, error: PushlaneError | None = None) -> None:
+        self.error = self.error or error
+        self._waits -= 1
+        if not self._waits:
+            self._answer(self)
+
+
+def settle(sub: Sub, spans: list[Span], act: Act, answer: Callable[[Gather], None]) -> None:
+    """With an answer, once all of it is durable."""
+    by_part, foreign = sub.split(spans)
+    gather = Gather(len(by_part) + 1, answer)
+    gather.lost += foreign
+    for part, own in by_part.items():
+        try:
+            if not part.up:
+                raise DOWN
+            act(part, own, gather)
+        except Unavailable as error:
+            gather.one_less(error)
+    gather.one_less()
+    sub.settled()
+
+
+def settle_silently(sub: Sub, spans: list[Span], act: Act) -> list[Span]:
+    """Without one: only what is lost is told. Raises Unavailable."""
+    by_part, lost = sub.split(spans)
+    fault: Unavailable | None = None
+    for part, own in by_part.items():
+        try:
+            if not part.up:
+                raise DOWN
+            lost += act(part, own, None).lost
+        except Unavailable as error:
+            fault = error
+    sub.settled()
+    if fault is not None:
+        sub.tell_lost(lost)
+        raise fault
+    return lost

@@ -1,0 +1,117 @@
+"""`pushlane dead`: the messages that a queue gave up on.
+
+A queue is named, and its dead-letter queue found: the one that its configuration names, else
+`NAME.dead`. The name of a dead-letter queue itself will do, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from pushlane.commands.confirm import Confirm, Yes, confirm
+from pushlane.commands.exits import fail
+from pushlane.commands.output import Json, print_json
+from pushlane.commands.queue import show_messages
+from pushlane.commands.server import HERE, Server
+
+if TYPE_CHECKING:
+    from pushlane.asyncio.client import Client
+
+DEAD = ".dead"
+
+app = App(name="dead", help="List, redrive and purge dead letters.")
+
+
+@app.command(name="list")
+def list_dead(
+    queue: str,
+    *,
+    max: Annotated[int, Parameter(name="--max")] = 100,
+    json: Json = False,
+    server: Server = HERE,
+) -> None:
+    """List a queue's dead letters: what they are, and why they died."""
+    from pushlane.commands.run import run
+    from pushlane.wire.errors import NotFound
+
+    async def command(client: Client) -> dict[str, Any]:
+        name = await _dead_letters(client, queue)
+        try:
+            return await client.queues.peek(name, limit=max)
+        except NotFound:  # it is made by the first dead letter
+            return {}
+
+    show_messages(run(server, command), json, f"{queue} has no dead letters")
+
+
+@app.command
+def redrive(
+    queue: str,
+    *,
+    max: Annotated[int | None, Parameter(name="--max")] = None,
+    to: str | None = None,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    json: Json = False,
+    server: Server = HERE,
+) -> None:
+    """Send dead letters back to where they came from, or to another queue.
+
+    Parameters
+    ----------
+    max
+        At most so many.
+    to
+        Send them to this queue instead.
+    dry_run
+        Only say how many it would be.
+    """
+    from pushlane.commands.run import run
+
+    options: dict[str, Any] = {"max": max, "to": to, "dry_run": dry_run or None}
+    options = {name: value for name, value in options.items() if value is not None}
+
+    async def command(client: Client) -> dict[str, Any]:
+        return await client.queues.redrive(await _dead_letters(client, queue), **options)
+
+    answer = run(server, command)
+    if json:
+        print_json(answer)
+    else:
+        print(f"{'would redrive' if dry_run else 'redriven'}: {answer.get('redriven', 0)}")
+
+
+@app.command
+def purge(
+    queue: str,
+    *,
+    yes: Yes = False,
+    confirmed: Confirm = None,
+    json: Json = False,
+    server: Server = HERE,
+) -> None:
+    """Drop all dead letters of a queue. It asks for the name once more."""
+    from pushlane.commands.run import run
+
+    confirm(queue, f"all dead letters of {queue}", yes, confirmed)
+
+    async def command(client: Client) -> dict[str, Any]:
+        return await client.queues.purge(await _dead_letters(client, queue))
+
+    answer = run(server, command)
+    if json:
+        print_json(answer)
+    else:
+        print(f"purged the dead letters of {queue}")
+
+
+async def _dead_letters(client: Client, queue: str) -> str:
+    """The name of a queue's dead-letter queue."""
+    if queue.endswith(DEAD):
+        return queue
+    row = await client.queues.get(queue)
+    named = row.get("config", row).get("dead_letter")
+    if named == "":
+        fail(f"{queue} keeps no dead letters: its dead_letter is empty")
+    return named or queue + DEAD

@@ -1,0 +1,193 @@
+"""`pushlane queue`: making, changing and looking at queues."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from pushlane.commands.confirm import Confirm, Yes, confirm
+from pushlane.commands.exits import fail
+from pushlane.commands.output import Json, note, print_json, print_object, print_table
+from pushlane.commands.server import HERE, Server
+
+if TYPE_CHECKING:
+    from pushlane.asyncio.client import Client
+    from pushlane.asyncio.queues import Queues
+
+PAGE = 500
+"""Queues asked for at once when all are listed."""
+
+app = App(name="queue", help="Make, change and look at queues.")
+
+Settings = Annotated[str, Parameter(name="KEY=VALUE", allow_leading_hyphen=True)]
+Limit = Annotated[int, Parameter(name="--max")]
+
+
+@app.command
+def create(name: str, *settings: Settings, json: Json = False, server: Server = HERE) -> None:
+    """Make a queue, or replace its configuration: pushlane queue create orders max_attempts=3.
+
+    What is not given gets its default.
+    """
+    config = read_settings(settings)
+    _show(server, json, lambda queues: queues.create(name, **config))
+
+
+@app.command
+def show(name: str, *, json: Json = False, server: Server = HERE) -> None:
+    """Show a queue's configuration."""
+    _show(server, json, lambda queues: queues.get(name))
+
+
+@app.command(name="list")
+def list_queues(*, json: Json = False, server: Server = HERE) -> None:
+    """List all queues."""
+    from pushlane.commands.run import run
+
+    rows = run(server, _all_queues)
+    if json:
+        print_json(rows)
+    elif rows:
+        print_table(["name", "version"], rows)
+    else:
+        note("there are no queues; the first publish makes one")
+
+
+@app.command
+def update(name: str, *settings: Settings, json: Json = False, server: Server = HERE) -> None:
+    """Change some of a queue's configuration: pushlane queue update orders lease_ms=60000."""
+    changes = read_settings(settings)
+    if not changes:
+        fail("what should change? Give KEY=VALUE, such as lease_ms=60000")
+    _show(server, json, lambda queues: queues.update(name, **changes))
+
+
+@app.command
+def delete(
+    name: str,
+    *,
+    yes: Yes = False,
+    confirmed: Confirm = None,
+    json: Json = False,
+    server: Server = HERE,
+) -> None:
+    """Delete a queue with all its messages. It asks for the name once more."""
+    from pushlane.commands.run import run
+
+    confirm(name, f"queue {name} with all its messages", yes, confirmed)
+    run(server, lambda client: client.queues.delete(name))
+    if json:
+        print_json({"name": name, "deleted": True})
+    else:
+        print(f"deleted {name}")
+
+
+@app.command
+def purge(
+    name: str,
+    *,
+    yes: Yes = False,
+    confirmed: Confirm = None,
+    json: Json = False,
+    server: Server = HERE,
+) -> None:
+    """Drop all messages of a queue. It asks for the name once more."""
+    confirm(name, f"all messages of {name}", yes, confirmed)
+    _do(server, json, f"purged {name}", lambda queues: queues.purge(name))
+
+
+@app.command
+def pause(name: str, *, json: Json = False, server: Server = HERE) -> None:
+    """Deliver nothing of a queue until it is resumed; publishing goes on."""
+    _do(server, json, f"paused {name}", lambda queues: queues.pause(name))
+
+
+@app.command
+def resume(name: str, *, json: Json = False, server: Server = HERE) -> None:
+    """Deliver again."""
+    _do(server, json, f"resumed {name}", lambda queues: queues.resume(name))
+
+
+@app.command
+def peek(name: str, *, max: Limit = 10, json: Json = False, server: Server = HERE) -> None:
+    """Look at the next messages without taking them."""
+    from pushlane.commands.run import run
+
+    async def command(client: Client) -> dict[str, Any]:
+        return await client.queues.peek(name, limit=max)
+
+    show_messages(run(server, command), json, f"{name} has no message to show")
+
+
+@app.command
+def explain(name: str, id: str, *, json: Json = False, server: Server = HERE) -> None:
+    """Say where a message stands, since when, and why."""
+    _show(server, json, lambda queues: queues.explain(name, id))
+
+
+@app.command
+def stats(name: str, *, json: Json = False, server: Server = HERE) -> None:
+    """Show how many messages are ready, leased, delayed, …"""
+    _show(server, json, lambda queues: queues.stats(name))
+
+
+def read_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """From KEY=VALUE. A value is JSON (30000, true, null), or else a string."""
+    import msgspec
+
+    settings: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.isidentifier():
+            fail(f"{text!a} is not KEY=VALUE, such as lease_ms=60000")
+        try:
+            settings[key] = msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            settings[key] = value
+    return settings
+
+
+def show_messages(page: dict[str, Any], json: bool, empty: str) -> None:
+    """A page of messages."""
+    messages = page.get("messages", [])
+    if json:
+        print_json(messages)
+    elif messages:
+        columns = ["id", "published_at", "attempt", "key", "body"]
+        if any("dead" in message for message in messages):
+            columns[3:4] = ["cause", "error"]
+        print_table(columns, [{**message.get("dead", {}), **message} for message in messages])
+    else:
+        note(empty)
+
+
+async def _all_queues(client: Client) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    after: str | None = None
+    while True:
+        page = await client.queues.list(limit=PAGE, after=after)
+        rows += page.get("queues", [])
+        after = page.get("next")
+        if not after:
+            return rows
+
+
+def _show(server: Server, json: bool, call: Callable[[Queues], Awaitable[dict[str, Any]]]) -> None:
+    from pushlane.commands.run import run
+
+    answer = run(server, lambda client: call(client.queues))
+    (print_json if json else print_object)(answer)
+
+
+def _do(
+    server: Server, json: bool, done: str, call: Callable[[Queues], Awaitable[dict[str, Any]]]
+) -> None:
+    from pushlane.commands.run import run
+
+    answer = run(server, lambda client: call(client.queues))
+    if json:
+        print_json(answer)
+    else:
+        print(done)

@@ -1,0 +1,59 @@
+"""Where the suite runs: shells, transports and stores, one line each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import wraps
+from typing import Any
+
+from pushlane import testing
+from tests.behaviour.shells import AsyncioShell, Shell
+
+SHELLS: dict[str, Shell] = {
+    "asyncio": AsyncioShell(),
+}
+TRANSPORTS = [
+    "ws",
+]
+STORES = [
+    "memory",
+    "sqlite",
+]
+
+
+class World:
+    """A shell, a transport and a server, and a queue that nobody else uses."""
+
+    def __init__(self, shell: Shell, transport: str, server: testing.server, queue: str) -> None:
+        self.shell = shell
+        self.transport = transport
+        self.server = server
+        self.queue = queue
+
+    def connect(self, **options: Any) -> AbstractAsyncContextManager[Any]:
+        """A client of this world's server."""
+        return self.shell.connect(self.server.url, transport=self.transport, **options)
+
+    async def eventually(self, is_true: Callable[[], bool], seconds: float = 20) -> None:
+        """Wait until it is."""
+        deadline = time.monotonic() + seconds
+        while not is_true():
+            assert time.monotonic() < deadline, "it never came true"
+            await self.shell.sleep(0.01)
+
+    async def receive(self, subscription: Any, count: int, seconds: float = 20) -> list[Any]:
+        """The next messages."""
+        return [await self.shell.within(seconds, subscription.__anext__()) for _ in range(count)]
+
+
+def behaviour(test: Callable[[World], Awaitable[None]]) -> Callable[..., None]:
+    """A test of the suite: runs in whatever event loop the world's shell has."""
+
+    @wraps(test)
+    def run(**worlds: World) -> None:
+        (world,) = worlds.values()  # `world`, or `own_world` for a server of its own
+        world.shell.run(lambda: test(world))
+
+    return run

@@ -1,0 +1,113 @@
+"""What the HTTP tests are made of: the app over a real dispatcher on the memory store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from pushlane.wire.limits import DEFAULTS, Limits
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.settings import Settings
+from pushlane_gateway.auth.authenticator import Authenticator, open_authenticator
+from pushlane_gateway.auth.origin import OriginPolicy
+from pushlane_gateway.auth.settings import AuthSettings
+from pushlane_gateway.http.app import make_app
+from pushlane_gateway.http.settings import HttpSettings
+from pushlane_gateway.http.tools import HttpTools
+from pushlane_leases.memory import MemoryLeases
+from pushlane_storage.memory import MemoryStore
+from pushlane_storage.queue import QueueConfig
+from tests.dispatcher.rig import START, TENANT, blocked, memory_store, mock_clock
+from tests.gateway.auth.tools import SIGNING, make_token
+from tests.gateway.http.client import Client
+
+__all__ = ["START", "TENANT", "Rig", "blocked", "rig"]
+
+
+class Rig(Client):
+    """A client, and what stands behind it."""
+
+    def __init__(
+        self, tools: HttpTools, nursery: trio.Nursery, keys: Path | None, authenticator: Any
+    ) -> None:
+        self.app = make_app(tools)
+        super().__init__(self.app, nursery)
+        self.tools = tools
+        self.dispatcher: Dispatcher = tools.dispatcher
+        self.metrics = tools.metrics
+        self._keys = keys
+        self._authenticator = authenticator
+
+    async def queue(self, name: str = "q", **config: Any) -> None:
+        await self.dispatcher.ensure(TENANT, name, QueueConfig(**config))
+
+    async def subscriptions(self, name: str = "q") -> int:
+        """How many the shards of a queue know."""
+        return (await self.dispatcher.stats(TENANT, name)).subscriptions
+
+    def limit(self, name: str) -> int:
+        """How often a limit was reached."""
+        return self.metrics.limits.counts[name]
+
+    def caller(self, *rules: str, tenant: str = "default") -> Client:
+        """Somebody with a key that has these rights."""
+        assert self._keys is not None
+        _, token = make_token(self._keys, *rules, tenant=tenant)
+        self._authenticator.reload()
+        return Client(self.app, self._nursery, {"authorization": f"Bearer {token}"})
+
+
+@asynccontextmanager
+async def rig(
+    store: MemoryStore | None = None,
+    *,
+    leases: MemoryLeases | None = None,
+    keys: Path | None = None,
+    limits: Limits = DEFAULTS,
+    bounds: Bounds | None = None,
+    dispatching: Settings | None = None,
+    auto_create: bool = True,
+    template: dict[str, Any] | None = None,
+    origins: tuple[str, ...] = (),
+    **settings: Any,
+) -> AsyncIterator[Rig]:
+    """With `keys`, a file, everybody needs one."""
+    clock = mock_clock()
+    auth = AuthSettings(signing_secrets=(SIGNING,), required=keys is not None)
+    authenticator: Authenticator = open_authenticator(auth, keys, wall=clock.wall)
+    policy = OriginPolicy(lambda: authenticator.required, origins)
+    async with (
+        open_dispatcher(
+            memory_store() if store is None else store,
+            leases,
+            clock=clock,
+            settings=dispatching,
+            bounds=bounds,
+            limits=limits,
+            chance=lambda: 0.5,
+        ) as dispatcher,
+        trio.open_nursery() as nursery,
+    ):
+        tools = HttpTools(
+            dispatcher,
+            authenticator,
+            policy.allows,
+            limits=limits,
+            settings=HttpSettings(**settings),
+            auto_create=auto_create,
+            template=QueueConfig(**(template or {})),
+        )
+        yield Rig(tools, nursery, keys, authenticator)
+        await blocked()
+        assert len(nursery.child_tasks) == 0, "a request is still under way"
+        assert not tools.polls
+
+
+def small(**limits: int) -> Limits:
+    return msgspec.structs.replace(DEFAULTS, **limits)

@@ -1,0 +1,63 @@
+"""Alive, ready, and in numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from pushlane_storage.interface import StoreUnknown
+from tests.dispatcher.rig import ScriptedStore, fail, hang
+from tests.gateway.http.rig import rig
+
+
+async def test_healthz() -> None:
+    async with rig() as r:
+        answer = await r.get("/healthz")
+        assert (answer.status, answer.body) == (200, b"ok\n")
+        assert answer.headers["content-type"].startswith("text/plain")
+        assert (await r.get("/healthz?probe=1")).status == 200
+
+
+async def test_readyz() -> None:
+    async with rig() as r:
+        answer = await r.get("/readyz")
+        assert (answer.status, answer.body) == (200, b"ready\n")
+        r.tools.draining.set()
+        answer = await r.get("/readyz")
+        assert (answer.status, answer.body) == (503, b"draining\n")
+        assert (await r.get("/healthz")).status == 200
+
+
+async def test_not_ready_without_a_store(caplog: pytest.LogCaptureFixture) -> None:
+    store = ScriptedStore()
+    async with rig(store) as r:
+        store.script.add("list_queues", fail(StoreUnknown("?")))
+        answer = await r.get("/readyz")
+        assert (answer.status, answer.body) == (503, b"the store does not answer\n")
+        assert "not ready" in caplog.text
+        assert (await r.get("/readyz")).status == 200
+
+
+async def test_not_ready_with_a_store_that_hangs() -> None:
+    store = ScriptedStore()
+    async with rig(store, ready_ms=500) as r:
+        store.script.add("list_queues", hang)
+        assert (await r.get("/readyz")).status == 503
+        assert r.limit("ready_ms") == 1
+
+
+async def test_metrics() -> None:
+    async with rig() as r:
+        await r.publish("q", 1, 2)
+        await r.get("/v1/queues/none")
+        answer = await r.get("/metrics")
+        assert answer.status == 200
+        assert answer.headers["content-type"].startswith("text/plain; version=")
+        text = answer.body.decode()
+        for line in (
+            "pushlane_messages_published_total 2.0",
+            'pushlane_http_requests_total{operation="publish"} 1.0',
+            'pushlane_http_answers_total{status="404"} 1.0',
+            'pushlane_errors_total{code="not_found"} 1.0',
+            "pushlane_http_polls 0.0",
+        ):
+            assert f"{line}\n" in text

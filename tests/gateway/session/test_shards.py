@@ -1,0 +1,279 @@
+"""Subscriptions over several shards, and shards that stop and come back."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from pushlane.wire.frames import Ack, Credit, Deliver, DeliverMessage, Done, Ended, LeaseLostFrame
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.stop import Stop
+from pushlane_leases.memory import MemoryLeases
+from pushlane_storage.interface import StoreUnknown
+from tests.dispatcher.rig import ScriptedStore, fail
+from tests.gateway.session.rig import TENANT, Client, Rig, blocked, rig
+
+
+async def spread(client: Client, count: int, first: int = 0) -> None:
+    """Messages for all shards: their keys decide."""
+    for n in range(first, first + count):
+        await client.publish("q", b"%d" % n, key=f"key-{n}")
+
+
+def unread(client: Client) -> list[DeliverMessage]:
+    frames = [frame for frame in client.socket.unread if isinstance(frame, Deliver)]
+    return [found for frame in frames for found in frame.messages]
+
+
+def shard_of(found: DeliverMessage) -> str:
+    return found.id.split("-")[1]
+
+
+async def stop_shard(it: Rig, number: int = 0, reason: Stop = Stop.FENCED) -> None:
+    queue = await it.dispatcher.open(TENANT, "q")
+    queue.runners[number]._engine.stop(reason)
+    await queue.runners[number]._engine.stopped.wait()
+
+
+@pytest.mark.parametrize(("shards", "credit"), [(2, 100), (4, 5), (4, 4), (4, 3), (8, 1)])
+async def test_all_shards_are_read_and_credit_is_never_exceeded(shards: int, credit: int) -> None:
+    async with rig() as it:
+        await it.queue("q", shards=shards)
+        client, producer = await it.client(), await it.client()
+        await spread(producer, 40)
+        sub = await client.subscribe("q", credit=credit)
+        seen: list[DeliverMessage] = []
+        open_now: list[str] = []
+        while len(seen) < 40:
+            batch = await client.deliver()
+            seen += batch
+            open_now += [found.receipt or "" for found in batch]
+            assert len(open_now) <= credit
+            await blocked()
+            assert len(open_now) + len(unread(client)) <= credit
+            client.say(Ack(sub, [open_now.pop(0)]))
+        assert len({found.id for found in seen}) == 40
+        assert len({shard_of(found) for found in seen}) == shards
+        client.say(Ack(sub, open_now))
+        await blocked()
+        assert (await it.dispatcher.stats(TENANT, "q")).acked == 40
+
+
+async def test_a_shard_with_a_backlog_gets_nearly_all_the_credit() -> None:
+    async with rig() as it:
+        await it.queue("q", shards=4)
+        client, producer = await it.client(), await it.client()
+        await client.subscribe("q", credit=64)
+        await producer.publish("q", *[b"1"] * 100)
+        for _ in range(3):
+            await producer.publish("q", *[b"1"] * 100)
+        await trio.sleep(1)
+        assert len(unread(client)) == 64
+
+
+async def test_idle_and_scarce_credit_costs_little_and_moves_when_something_comes() -> None:
+    async with rig() as it:
+        await it.queue("q", shards=8)
+        client, producer = await it.client(), await it.client()
+        sub = await client.subscribe("q", credit=1)
+        await trio.sleep(10)
+        for n in range(16):
+            since = trio.current_time()
+            await producer.publish("q", b"1", key=f"k{n}")
+            (found,) = await client.deliver()
+            assert trio.current_time() - since <= 0.03
+            assert await client.ack(sub, found.receipt or "") == Done(n + 2)
+
+
+async def test_lowering_the_credit_below_what_is_held() -> None:
+    async with rig() as it:
+        await it.queue("q", shards=2)
+        client, producer = await it.client(), await it.client()
+        sub = await client.subscribe("q", credit=10)
+        await spread(producer, 30)
+        held = await client.deliveries(10)
+        client.say(Credit(sub, 2))
+        client.say(Ack(sub, [found.receipt or "" for found in held[:8]]))
+        await client.silence(2)
+        client.say(Ack(sub, [held[8].receipt or ""]))
+        await blocked()
+        assert len(unread(client)) == 1
+
+
+async def test_one_frame_settles_on_several_shards() -> None:
+    async with rig() as it:
+        await it.queue("q", shards=3)
+        client, producer = await it.client(), await it.client()
+        sub = await client.subscribe("q")
+        await spread(producer, 12)
+        receipts = [found.receipt or "" for found in await client.deliveries(12)]
+        await client.ack(sub, *receipts[:2])
+        client.say(Ack(sub, [*receipts, "feedfeedfeedfeed.3"], 50))
+        done = await client.socket.hear_a(Done)
+        assert done.lease_lost == ["feedfeedfeedfeed.3"]
+        assert sorted(done.duplicate) == sorted(receipts[:2])
+        client.say(Ack(sub, ["feedfeedfeedfeed.3"]))
+        assert await client.socket.hear() == LeaseLostFrame(sub, ["feedfeedfeedfeed.3"])
+
+
+async def test_a_full_shard_leaves_nothing_attached() -> None:
+    async with rig(bounds=Bounds(subscriptions=1)) as it:
+        await it.queue("q", shards=3)
+        queue = await it.dispatcher.open(TENANT, "q")
+        client = await it.client()
+        await client.subscribe("q")
+        other = await it.client()
+        other.say(b'{"op":"subscribe","id":1,"from":"q","credit":3}')
+        assert (await other.error()).code == "throttled"
+        assert queue.stats().subscriptions == 3
+        await client.leave()
+        await other.subscribe("q")
+
+
+# Shards that stop
+
+
+async def test_a_shard_that_stops_is_asked_for_again() -> None:
+    async with rig() as it:
+        client = await it.client()
+        sub = await client.subscribe("q", credit=2)
+        await client.publish("q", b"1", b"2", b"3")
+        held = await client.deliveries(2)
+        await stop_shard(it)
+        lost = await client.socket.hear_a(LeaseLostFrame)
+        first = held[0].receipt or ""
+        assert lost == LeaseLostFrame(sub, [f"{first}-2"])
+        again = await client.deliveries(2)
+        assert [found.id for found in again] == [found.id for found in held]
+        assert await client.ack(sub, first) == Done(3, lease_lost=[first])
+        client.say(Ack(sub, [again[0].receipt or ""]))
+        assert len(await client.deliver()) == 1
+
+
+async def test_with_a_lease_cache_the_client_notices_nothing() -> None:
+    async with rig(leases=MemoryLeases()) as it:
+        client = await it.client()
+        sub = await client.subscribe("q", credit=2)
+        await client.publish("q", b"1", b"2", b"3")
+        held = [found.receipt or "" for found in await client.deliveries(2)]
+        await blocked()
+        await stop_shard(it, reason=Stop.CLOSED)
+        await client.silence(1)
+        client.say(Ack(sub, held[:1]))
+        assert len(await client.deliver()) == 1
+        assert (await client.ack(sub, held[1])).lease_lost == []
+
+
+async def test_settles_while_a_shard_is_away_are_unavailable() -> None:
+    store = ScriptedStore()
+    async with rig(store, dispatching=Settings(open_ms=60_000)) as it:
+        client = await it.client()
+        sub = await client.subscribe("q")
+        await client.publish("q", b"1")
+        (found,) = await client.deliver()
+        store.script.always["claim"] = fail(StoreUnknown("?"))
+        await stop_shard(it)
+        await blocked()
+        client.say(Ack(sub, [found.receipt or ""], 50))
+        error = await client.error()
+        assert (error.code, error.id) == ("unavailable", 50)
+        client.say(Ack(sub, [found.receipt or ""]))
+        error = await client.error()
+        assert (error.code, error.sub) == ("unavailable", sub)
+        await trio.sleep(3)
+        store.script.always.clear()
+        lost = await client.socket.hear_a(LeaseLostFrame)
+        assert lost.receipts == [found.receipt]
+        assert len(await client.deliver()) == 1
+
+
+async def test_one_of_several_shards_stops_and_the_others_go_on() -> None:
+    async with rig() as it:
+        await it.queue("q", shards=3)
+        client, producer = await it.client(), await it.client()
+        await client.subscribe("q", credit=100)
+        await spread(producer, 12)
+        held = await client.deliveries(12)
+        await stop_shard(it, 1)
+        lost = await client.socket.hear_a(LeaseLostFrame)
+        prefixes = {receipt.rpartition(".")[0] for receipt in lost.receipts}
+        gone = [found for found in held if (found.receipt or "").rpartition(".")[0] in prefixes]
+        assert {shard_of(found) for found in gone} == {"1"}
+        again = await client.deliveries(len(gone))
+        assert {found.id for found in again} == {found.id for found in gone}
+        await spread(producer, 12, 12)
+        assert len(await client.deliveries(12)) == 12
+
+
+async def test_a_shard_that_stopped_while_the_client_was_away() -> None:
+    async with rig(leases=MemoryLeases()) as it:
+        client = it.connect()
+        session = (await client.hello()).session
+        sub = await client.subscribe("q")
+        await client.publish("q", b"1", b"2", b"3")
+        held = [found.receipt or "" for found in await client.deliveries(3)]
+        await client.drop()
+        await stop_shard(it, reason=Stop.CLOSED)
+        again = it.connect()
+        welcome = await again.resume(session, {"1": held[:2]})
+        assert (welcome.resumed, welcome.lost) == (True, {})
+        assert [found.receipt for found in await again.deliver()] == held[2:]
+        assert await again.ack(sub, *held) == Done(1)
+
+
+async def test_the_same_without_a_lease_cache() -> None:
+    async with rig() as it:
+        client = it.connect()
+        session = (await client.hello()).session
+        sub = await client.subscribe("q")
+        await client.publish("q", b"1")
+        (found,) = await client.deliver()
+        await client.drop()
+        await stop_shard(it)
+        again = it.connect()
+        await again.resume(session, {"1": [found.receipt or ""]})
+        assert await again.socket.hear() == LeaseLostFrame(sub, [found.receipt or ""])
+        assert (await again.deliver())[0].id == found.id
+
+
+async def test_an_unsubscribed_sub_loses_its_receipts_with_its_shard() -> None:
+    async with rig() as it:
+        client = await it.client()
+        sub = await client.subscribe("q")
+        await client.publish("q", b"1")
+        (found,) = await client.deliver()
+        client.say(b'{"op":"unsubscribe","id":50,"sub":1}')
+        await client.socket.hear_a(Done)
+        await stop_shard(it)
+        receipt = found.receipt or ""
+        assert await client.ack(sub, receipt) == Done(3, lease_lost=[receipt])
+
+
+async def test_a_queue_that_was_made_anew_is_another_one() -> None:
+    store = ScriptedStore()
+    async with rig(store) as it:
+        client = await it.client()
+        sub = await client.subscribe("q")
+        store.script.always["claim"] = fail(StoreUnknown("?"))
+        await stop_shard(it)
+        await trio.sleep(0.2)
+        await it.dispatcher.delete(TENANT, "q")
+        await it.queue("q")
+        store.script.always.clear()
+        ended = await client.socket.hear_a(Ended)
+        assert (ended.sub, ended.code) == (sub, "not_found")
+        assert await client.subscribe("q") == sub + 1
+
+
+async def test_a_session_that_ends_while_its_shard_is_away() -> None:
+    store = ScriptedStore()
+    async with rig(store) as it:
+        client = await it.client()
+        await client.subscribe("q")
+        store.script.always["claim"] = fail(StoreUnknown("?"))
+        await stop_shard(it)
+        await client.leave()
+        store.script.always.clear()
+        await trio.sleep(20)
+        assert (await it.dispatcher.stats(TENANT, "q")).subscriptions == 0

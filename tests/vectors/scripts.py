@@ -1,0 +1,225 @@
+"""What happens to a client, told as scripts; `scenarios.py` finds out what the client does then.
+
+A step is (time, event, arguments). Frames are given as the objects of the protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Step = tuple[int, str, dict[str, Any]]
+
+
+def welcome(
+    session: str = "s-1", *, resumed: bool = False, lost: dict[str, list[str]] | None = None,
+    **limits: int,
+) -> dict[str, Any]:  # fmt: skip
+    frame: dict[str, Any] = {
+        "op": "welcome", "session": session, "node": "a", "server": "vector", "resumed": resumed,
+        "now": 0, "resume_ms": 30000, "heartbeat_ms": 25000, "limits": limits,
+    }  # fmt: skip
+    if lost:
+        frame["lost"] = lost
+    return frame
+
+
+def deliver(sub: int, *numbers: int, lease_ms: int = 30000) -> dict[str, Any]:
+    messages = [
+        {
+            "id": f"m-{n}", "receipt": f"P.{n}", "body": n, "attempt": 1, "fence": 1,
+            "published_at": 0, "lease_ms": lease_ms,
+        }
+        for n in numbers
+    ]  # fmt: skip
+    return {"op": "deliver", "sub": sub, "messages": messages}
+
+
+def opened(link: int = 1, at: int = 0, **kwargs: Any) -> list[Step]:
+    """A connection that is welcomed."""
+    return [
+        (at, "connected", {"link": link, "token": None}),
+        (at, "received", {"link": link, "frames": [welcome(**kwargs)]}),
+        (at, "flush", {}),
+    ]
+
+
+START: Step = (0, "start", {"ticket": "start"})
+
+
+def publish(at: int, ticket: str, queue: str = "q", **message: Any) -> Step:
+    return (at, "publish", {"ticket": ticket, "queue": queue, "message": message or {"body": 1}})
+
+
+def received(at: int, *frames: dict[str, Any], link: int = 1) -> Step:
+    return (at, "received", {"link": link, "frames": list(frames)})
+
+
+def lost(at: int, link: int = 1, code: int = 1006, reason: str = "") -> Step:
+    return (at, "lost", {"link": link, "code": code, "reason": reason})
+
+
+def flush(at: int) -> Step:
+    return (at, "flush", {})
+
+
+def tick(at: int) -> Step:
+    return (at, "tick", {})
+
+
+def subscribed(at: int = 0, link: int = 1) -> list[Step]:
+    """A live subscription with three messages."""
+    return [
+        (at, "subscribe", {"ticket": "sub", "subscription": "S", "queue": "q", "credit": 10}),
+        flush(at),
+        received(at, {"op": "subscribed", "id": 1, "sub": 7}, deliver(7, 1, 2, 3), link=link),
+    ]
+
+
+def take(at: int, *, kept: bool = True) -> Step:
+    return (at, "take", {"subscription": "S", "keep": kept})
+
+
+def settle(at: int, op: str, message: str, ticket: str, **options: Any) -> Step:
+    return (at, op, {"message": message, "ticket": ticket, **options})
+
+
+SCRIPTS: dict[str, list[Step]] = {
+    "hello and welcome": [START, *opened()],
+    "publishes of a tick share a frame, one for each queue": [
+        START, *opened(), publish(0, "a"), publish(0, "b", "other"),
+        publish(0, "c", key="k", body=2), flush(0),
+        received(5, {"op": "published", "id": 1, "ids": ["m-1", "m-3"]},
+                 {"op": "published", "id": 2, "ids": ["m-2"]}),
+    ],
+    "what was published before the connection goes out after welcome": [
+        START, publish(0, "a"), flush(0), *opened(at=20),
+    ],
+    "a batch is limited by the server's welcome": [
+        START, *opened(batch=2), *[publish(0, f"t{n}") for n in range(5)], flush(0),
+    ],
+    "one failed message of a frame fails alone": [
+        START, *opened(), publish(0, "a"), publish(0, "b"), flush(0),
+        received(5, {"op": "published", "id": 1, "ids": ["m-1", None], "failed": [
+            {"index": 1, "code": "queue_full", "message": "full"}]}),
+    ],
+    "throttled is repeated with the same seq after retry_ms and blocks its queue": [
+        START, *opened(), publish(0, "a"), flush(0),
+        received(5, {"op": "error", "id": 1, "code": "throttled", "message": "slow",
+                     "retry_ms": 200}),
+        publish(10, "b"), flush(10), tick(205), flush(205),
+        received(210, {"op": "published", "id": 2, "ids": ["m-1", "m-2"]}),
+    ],
+    "throttled for too long is the caller's": [
+        START, *opened(), publish(0, "a"), flush(0),
+        received(5, {"op": "error", "id": 1, "code": "throttled", "message": "slow",
+                     "retry_ms": 60000}),
+    ],
+    "unanswered publishes are repeated in order with their seq": [
+        START, *opened(), publish(0, "a"), flush(0), publish(1, "b"), flush(1), publish(2, "c"),
+        lost(10), tick(60), *opened(2, 70),
+        received(80, {"op": "published", "id": 3, "ids": ["m-1", "m-2", "m-3"],
+                      "duplicates": [0]}, link=2),
+    ],
+    "backoff grows until the connection was stable": [
+        START, *opened(), lost(100), tick(150), lost(151, 2), tick(251), lost(252, 3),
+        tick(452), *opened(4, 460), lost(10_000, 4), tick(10_050),
+    ],
+    "an older connection is not listened to": [
+        START, *opened(), lost(10), tick(60), received(61, welcome("old")), lost(62, 1),
+        *opened(2, 70),
+    ],
+    "messages are taken, started and acked in runs": [
+        START, *opened(), *subscribed(), take(1), take(1), take(1), flush(1),
+        settle(5, "ack", "m-1", "a1"), settle(5, "ack", "m-3", "a3"),
+        settle(5, "ack", "m-2", "a2"), flush(5), received(9, {"op": "done", "id": 2}),
+    ],
+    "nacks go by kind": [
+        START, *opened(), *subscribed(), take(1), take(1), take(1), flush(1),
+        settle(5, "nack", "m-1", "n1", delay_ms=0, error="late"),
+        settle(5, "nack", "m-2", "n2"), settle(5, "reject", "m-3", "n3", error="bad"), flush(5),
+        received(9, {"op": "done", "id": 2}, {"op": "done", "id": 3}, {"op": "done", "id": 4}),
+    ],
+    "an ack that came too late": [
+        START, *opened(), *subscribed(), take(1), flush(1), settle(5, "ack", "m-1", "a1"), flush(5),
+        received(9, {"op": "done", "id": 2, "lease_lost": ["P.1"]}),
+    ],
+    "a lost lease cancels who works on it": [
+        START, *opened(), *subscribed(), take(1), flush(1),
+        received(9, {"op": "lease_lost", "sub": 7, "receipts": ["P.1-2"]}),
+        settle(10, "ack", "m-1", "a1"), take(11), flush(11),
+    ],
+    "a kept lease is extended at half its time": [
+        START, *opened(), *subscribed(), take(0), flush(0), tick(15_000), flush(15_000),
+        received(15_010, {"op": "done", "id": 2}), tick(30_000), flush(30_000),
+    ],
+    "cut off past its lease, the work is cancelled": [
+        START, *opened(), *subscribed(), take(0), flush(0), lost(1_000), tick(1_050),
+        lost(1_060, 2), tick(30_000),
+    ],
+    "resumed: held receipts, lost ones, repeated start and ack": [
+        START, *opened(), *subscribed(), take(1), take(1), flush(1),
+        settle(5, "ack", "m-1", "a1"), flush(5), lost(10), tick(60),
+        *opened(2, 70, resumed=True, lost={"7": ["P.1", "P.3"]}),
+        received(80, {"op": "done", "id": 3, "duplicate": ["P.1"]}, link=2),
+    ],
+    "not resumed: subscribe anew, what was held is lost, sent acks are unknown": [
+        START, *opened(), *subscribed(), take(1), take(1), flush(1),
+        settle(5, "ack", "m-1", "a1"), flush(5), lost(10), settle(11, "ack", "m-2", "a2"),
+        tick(60), *opened(2, 70, session="s-2"),
+    ],
+    "goaway: no new publish, settles go on, then come back when told": [
+        START, *opened(), *subscribed(), take(1), flush(1),
+        received(5, {"op": "goaway", "reason": "drain", "reconnect_ms": 500}),
+        publish(6, "a"), settle(6, "ack", "m-1", "a1"), flush(6),
+        received(9, {"op": "done", "id": 2}), flush(9), tick(509),
+    ],
+    "closed by the server after goaway": [
+        START, *opened(), received(5, {"op": "goaway", "reason": "token_expired",
+                                       "reconnect_ms": 100}),
+        lost(6, code=1008, reason="unauthorized"), tick(106),
+    ],
+    "bad credentials are final": [
+        START, publish(0, "a"), (0, "connected", {"link": 1, "token": "bad"}),
+        received(3, {"op": "error", "code": "unauthorized", "message": "no such token"}),
+    ],
+    "an overloaded server says when to come back": [
+        START, (0, "connected", {"link": 1, "token": None}),
+        received(3, {"op": "error", "code": "unavailable", "message": "busy", "retry_ms": 700}),
+        tick(703),
+    ],
+    "taken over is final": [START, *opened(), lost(5, code=4001, reason="taken_over")],
+    "no server in time": [
+        START, lost(9_000), tick(9_050), lost(9_990, 2),
+    ],
+    "silence is death": [
+        START, *opened(), tick(62_499), received(62_499, {"op": "beat", "now": 0}), tick(124_998),
+        tick(124_999),
+    ],
+    "a dial that hangs": [START, tick(10_000)],
+    "an unknown subscription's messages go back": [
+        START, *opened(), received(5, deliver(9, 1, 2)), flush(5),
+    ],
+    "a subscription that the server ends": [
+        START, *opened(), *subscribed(), take(1), flush(1),
+        received(5, {"op": "ended", "sub": 7, "code": "not_found", "message": "deleted"}),
+    ],
+    "unsubscribe gives back what was not taken": [
+        START, *opened(), *subscribed(), take(1), flush(1),
+        (5, "unsubscribe", {"subscription": "S", "ticket": "un"}), flush(5),
+        received(9, {"op": "done", "id": 2}, {"op": "done", "id": 3}),
+    ],
+    "close waits for handlers and answers": [
+        START, *opened(), *subscribed(), take(1), flush(1), publish(2, "a"),
+        (3, "close", {"timeout_ms": 30000, "ticket": "close"}), flush(3),
+        received(5, {"op": "published", "id": 4, "ids": ["m-9"]}, {"op": "done", "id": 2},
+                 {"op": "done", "id": 3}), flush(5),
+        settle(9, "ack", "m-1", "a1"), flush(9), received(12, {"op": "done", "id": 5}), flush(12),
+    ],
+    "close gives up after its time": [
+        START, *opened(), *subscribed(), take(1), flush(1), publish(2, "a"),
+        (3, "close", {"timeout_ms": 1000, "ticket": "close"}), flush(3), tick(1_003),
+    ],
+    "a publish without an answer fails in the end": [
+        START, *opened(), publish(0, "a"), flush(0), tick(1_000), tick(120_000),
+    ],
+}  # fmt: skip

@@ -103,6 +103,7 @@ class Witness(Store):
                 if mark.dedup is not None and mark.dedup.startswith(TRANSFER)
             ]
             bodies = await self.store.messages(shard, found.row.key, arrived)
+            assert list(bodies) == arrived, f"the store lost some of {arrived}"
             for seq in arrived:
                 self._tell(self._moved(shard, found.row.key.lane, seq, bodies[seq]))
         valid = [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pushlane.wire.errors import PushlaneError
 from pushlane.wire.limits import DEFAULT_LANE
 from pushlane_dispatcher.core.effects import PublishTicket
-from pushlane_dispatcher.core.ident import make_id
+from pushlane_dispatcher.core.ident import make_id, make_ids
 from pushlane_storage.bucket import ShardKey
 
 
@@ -52,6 +52,9 @@ class Publication:
 
     def _take(self, shard: ShardKey, indexes: Sequence[int], ticket: PublishTicket) -> None:
         lanes, failed, duplicates = ticket.lanes, ticket.failed, ticket.duplicates
+        if lanes is None and not failed and not duplicates and len(indexes) == len(self.ids):
+            self.ids = [*make_ids(shard.queue_id, shard.shard, DEFAULT_LANE, ticket.seqs)]
+            return
         for n, seq in enumerate(ticket.seqs):
             index = indexes[n]
             if n in failed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -32,36 +33,44 @@ def serve(
     settings: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
     print_config: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Run the server.
+    """Run the server until SIGTERM or Ctrl-C.
+
+    Without any flag it listens on 127.0.0.1:8420 and keeps its messages in ./pushlane-data. It
+    prints one line when it is ready, and logs to stderr. docs/configuration.md has every key;
+    flags win over PUSHLANE_… variables, and those over the file.
 
     Parameters
     ----------
     listen
-        An address, HOST:PORT, [IPV6]:PORT or unix:PATH; may be given several times.
+        An address: HOST:PORT, [IPV6]:PORT or unix:PATH; may be given several times.
+        127.0.0.1:8420 unless given.
     data
-        The folder of the embedded store: short for --store sqlite:DIR.
+        The folder of the embedded store, short for --store sqlite:DIR. It is made when it isn't
+        there. ./pushlane-data unless given.
     store
-        Where messages are kept, as a URL: sqlite:DIR or memory:.
+        Where messages are kept: sqlite:DIR, or memory: for nothing that has to last.
     leases
-        Where it is cached who holds which message, as a URL: memory:.
+        Where it is cached who holds which message: memory:.
     config
-        A TOML file; pushlane.toml when it is there.
+        A TOML file. Unless given, pushlane.toml where it is there.
     insecure
-        Serve addresses that other machines reach without asking for keys.
+        Serve addresses that other machines reach without asking anybody for a key.
     keys_file
-        The file of API keys.
+        The file of API keys, which `pushlane token` writes. Unless given, keys.json in the data
+        folder.
     tls_certificate
-        A certificate file, PEM; with it the server speaks TLS only.
+        A file with the certificate and its chain, PEM; with it the server speaks TLS only.
     tls_key
-        The certificate's private key, PEM.
+        A file with the certificate's private key, PEM.
     log_level
-        debug, info, warning or error.
+        debug, info, warning or error. info unless given.
     log_format
         text or json. Unless given, text on a terminal and json elsewhere.
     settings
-        Any other key of the configuration, as KEY=VALUE; may be given several times.
+        Any other key of the configuration, as KEY=VALUE, such as limits.batch=500; may be given
+        several times.
     print_config
-        Print the whole configuration and exit.
+        Print every key, its value and where that was set, and exit.
     """
     from pushlane_gateway.configuration.errors import ConfigurationError
 
@@ -106,4 +115,5 @@ def _run(
 
 
 def _ready(server: Server) -> None:
-    print(f"ready on {', '.join(server.urls)}", flush=True)
+    with suppress(BrokenPipeError):  # nobody needs to read it
+        print(f"ready on {', '.join(server.urls)}", flush=True)

@@ -4,6 +4,7 @@ An id carries the queue's own id, so that ids of a deleted queue never name a me
 that was made under the same name.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pushlane.wire.errors import NotFound
@@ -18,6 +19,12 @@ class Place(NamedTuple):
 
 def make_id(queue_id: str, shard: int, lane: int, seq: int) -> str:
     return f"{queue_id}-{shard:x}-{lane:x}-{seq:x}"
+
+
+def make_ids(queue_id: str, shard: int, lane: int, seqs: Iterable[int]) -> list[str]:
+    """The ids of many messages of one lane."""
+    start = f"{queue_id}-{shard:x}-{lane:x}-"
+    return [f"{start}{seq:x}" for seq in seqs]
 
 
 def parse_id(message_id: str) -> Place:

@@ -30,12 +30,14 @@ class LinkLost(OSError):
 class Link:
     """A plain connection; TlsLink is the same with TLS."""
 
-    __slots__ = ("_quick", "_sock", "closed", "peer")
+    __slots__ = ("_empty", "_quick", "_sock", "closed", "peer")
 
     secure = False
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         self._sock = sock
+        self._empty = False
+        """The last read took all there was: the next one need not try before it waits."""
         self._quick = False
         self.peer = peer
         self.closed = False
@@ -45,7 +47,10 @@ class Link:
         if self._quick:
             # The last read didn't wait, so others have not had their turn since.
             await trio.lowlevel.checkpoint()
-        data = self.receive_now()
+        data = None
+        if not self._empty:
+            data = self.receive_now()
+        self._empty = self._empty and data is not None
         self._quick = data is not None
         if data is not None:
             return data
@@ -58,7 +63,9 @@ class Link:
     def receive_now(self) -> bytes | None:
         """What is there; None when there is nothing yet."""
         try:
-            return self._sock.recv(READ_BYTES)
+            data = self._sock.recv(READ_BYTES)
+            self._empty = 0 < len(data) < READ_BYTES
+            return data
         except BlockingIOError:
             return None
         except OSError:

@@ -49,6 +49,7 @@ class TlsLink(Link):
         while True:
             data = self._decrypt()
             if data is not None:
+                self._empty = False  # there may be more that was received and not decrypted
                 return data
             cipher = super().receive_now()
             if cipher is None:

@@ -5,8 +5,8 @@ socket can be seen to move. Sizes are estimated from above: JSON may write a con
 header in six bytes, and bytes as base64.
 
 Nearly all messages are a JSON body and nothing else. Their frames are written by hand, as text
-around the bodies: 1.5 µs instead of 2.0 for a single one, 0.5 instead of 1.1 each in a run of 64
-(what msgspec takes for them is little; it is the objects that cost).
+around the bodies: in a run of 64 that takes a quarter of the time (what msgspec takes for them is
+little; it is the objects that cost).
 """
 
 from __future__ import annotations
@@ -47,14 +47,10 @@ def _written(
     sub: int, runs: Sequence[Run], place: str, prefix: str, lease_ms: int, most: int
 ) -> bytes | None:
     """One frame of plain messages; None when they are more than that."""
-    parts: list[bytes] = []
+    texts: list[bytes] = []
     size = 0
-    before = f'{{"op":"deliver","sub":{sub},"messages":[{{"id":"{place}'
     for run in runs:
-        seq, n, lane = run.seq, run.n, f"{run.lane:x}-"
-        attempt = f'","attempt":{run.attempt},"published_at":'
-        receipt = f',"receipt":"{prefix}.'
-        rest = f'","fence":{run.fence},"lease_ms":{lease_ms},"body":'
+        seq, n, published_at, pattern = run.seq, run.n, -1, b""
         for message in run.messages:
             if (
                 message.is_data
@@ -63,18 +59,26 @@ def _written(
                 or message.dead is not None
             ):
                 return None
-            size += len(message.body) + ENVELOPE
-            parts.append(
-                f"{before}{lane}{seq:x}{attempt}{message.published_at}{receipt}{n}{rest}".encode()
-            )
-            parts.append(message.body)
-            before = f'}},{{"id":"{place}'
+            if message.published_at != published_at:  # nearly all of a run came together
+                published_at = message.published_at
+                pattern = _pattern(run, published_at, place, prefix, lease_ms)
+            body = message.body
+            size += len(body) + ENVELOPE
+            texts.append(pattern % (seq, n, body))
             seq += 1
             n += 1
     if size > most:
         return None
-    parts.append(b"}]}")
-    return b"".join(parts)
+    return b'{"op":"deliver","sub":%d,"messages":[%b]}' % (sub, b",".join(texts))
+
+
+def _pattern(run: Run, published_at: int, place: str, prefix: str, lease_ms: int) -> bytes:
+    """A message as text, but for its seq, its receipt's number and its body."""
+    place, prefix = place.replace("%", "%%"), prefix.replace("%", "%%")
+    return (
+        f'{{"id":"{place}{run.lane:x}-%x","attempt":{run.attempt},"published_at":{published_at}'
+        f',"receipt":"{prefix}.%d","fence":{run.fence},"lease_ms":{lease_ms},"body":%b}}'
+    ).encode()
 
 
 def _frames(

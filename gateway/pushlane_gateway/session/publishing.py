@@ -40,14 +40,22 @@ class Batch:
             refused = {fault.index for fault in failed}
             self.indexes = [index for index in range(len(found)) if index not in refused]
             found = [found[index] for index in self.indexes]
-        for message in found:
-            made = make_message(message, producer, now)
-            self.size += len(made.body)
-            self.messages.append(made)
-        if any(message.priority is not None for message in found):
+        if self._take(found, producer, now):
             self.lanes = [
                 DEFAULT_LANE if message.priority is None else message.priority for message in found
             ]
+
+    def _take(self, found: list[PublishMessage], producer: str | None, now: int) -> bool:
+        """Make the messages; whether one of them has a priority."""
+        messages, size, prioritized = self.messages, 0, False
+        for message in found:
+            made = make_message(message, producer, now)
+            size += len(made.body)
+            messages.append(made)
+            if message.priority is not None:
+                prioritized = True
+        self.size = size
+        return prioritized
 
     def answer(self, id: int, publication: Publication | None) -> Published:
         """None: nothing was left to publish."""
@@ -72,22 +80,23 @@ class Batch:
 
 def make_message(message: PublishMessage, producer: str | None, now: int) -> Message:
     """`now` is the wall clock's, in milliseconds."""
-    body = message.body
+    body, seq = message.body, message.seq
     if body is UNSET:
         assert message.data is not None  # it was checked
         content, is_data = message.data, True
     else:
         content, is_data = copy_body(body), False
     if (
-        message.seq is None
-        and message.key is None
+        message.key is None
         and message.dedup is None
         and message.headers is None
         and message.delay_ms is None
         and message.ttl_ms is None
         and message.event_at is None
     ):
-        return Message(content, now, is_data)
+        if seq is None:
+            return Message(content, now, is_data)
+        return Message(content, now, is_data, None, None, None, producer, seq)
     return Message(
         content,
         now,
@@ -95,8 +104,8 @@ def make_message(message: PublishMessage, producer: str | None, now: int) -> Mes
         message.key,
         message.headers,
         message.dedup,
-        producer if message.seq is not None else None,
-        message.seq or 0,
+        producer if seq is not None else None,
+        seq or 0,
         now + message.delay_ms if message.delay_ms else 0,
         now + message.ttl_ms if message.ttl_ms is not None else 0,
         message.event_at,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushlane.wire.errors import NotFound
-from pushlane_dispatcher.core.ident import Place, make_id, parse_id
+from pushlane_dispatcher.core.ident import Place, make_id, make_ids, parse_id
 from pushlane_storage.seq import make_seq
 
 places = st.builds(
@@ -17,6 +17,13 @@ places = st.builds(
 @given(places)
 def test_an_id_names_its_place(place: Place) -> None:
     assert parse_id(make_id(*place)) == place
+
+
+@given(places)
+def test_many_ids_at_once_are_the_same(place: Place) -> None:
+    seqs = [place.seq, place.seq + 1, place.seq + 17]
+    expected = [make_id(*place[:3], seq) for seq in seqs]
+    assert make_ids(*place[:3], seqs) == expected
 
 
 @given(places, places)

@@ -17,7 +17,7 @@ from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.sink import Sink
-from pushlane_leases.interface import LeaseRun, ReceiptRun
+from pushlane_leases.interface import InstantCache, LeaseRun, ReceiptRun
 from pushlane_storage.bucket import ShardKey
 
 
@@ -65,18 +65,35 @@ class Courier:
     async def run(self) -> None:
         """Until nothing waits. `StaleEpoch` comes through."""
         while self._queue or self._ended:
-            await self._round()
+            batch, runs = self._next()
+            if runs:
+                await self._remember(runs)
+            self._hand_over(batch)
             if self._ended and (not self._queue or len(self._ended) >= self._forgets):
-                ended, self._ended = self._ended, []
-                receipts = [ReceiptRun(*run) for run in ended]
-                await self._guard.release(self._name, self._shard.epoch, receipts)
+                await self._guard.release(self._name, self._shard.epoch, self._next_ended())
         self.busy = False
 
-    async def _round(self) -> None:
-        batch, self._queue = self._queue, []
-        runs = [run for effect, _ in batch for run in self._lease_runs(effect)]
+    def run_now(self, cache: InstantCache) -> None:
+        """The same with a cache that need not be waited for."""
+        batch, runs = self._next()
         if runs:
-            await self._remember(runs)
+            cache.grant_now(self._name, self._shard.epoch, runs)
+        self._hand_over(batch)
+        if self._ended:
+            cache.release_now(self._name, self._shard.epoch, self._next_ended())
+        self.busy = False
+
+    def _next(self) -> tuple[list[tuple[Deliver | Lost | Remember, int]], list[LeaseRun]]:
+        """What goes next, and what the cache is to know of it first."""
+        batch, self._queue = self._queue, []
+        return batch, [run for effect, _ in batch for run in self._lease_runs(effect)]
+
+    def _next_ended(self) -> list[ReceiptRun]:
+        ended, self._ended = self._ended, []
+        return [ReceiptRun(*run) for run in ended]
+
+    @staticmethod
+    def _hand_over(batch: list[tuple[Deliver | Lost | Remember, int]]) -> None:
         for effect, generation in batch:
             # After a detach the rest is the resume's: it sends again what was not listed.
             there = effect.subscription.generation == generation

@@ -2,8 +2,9 @@
 
 Callers change the core with plain calls and `wake` the engine; nothing happens inside their
 calls. A *pump* takes the core's effects and begins them all: what needs no I/O is done on the
-spot, the rest in child tasks that pump again when they are done. So there is no hop and no task
-per message, and while the store is busy the next group gathers in the core.
+spot, the rest in child tasks that pump again when they are done; a store that can call back needs
+a task only for what failed. So there is no hop and no task per message, and while the store is busy
+the next group gathers in the core.
 
 It ends in one of two ways: `close` lets it finish what it accepted, `stop` ends it here and now.
 Either way everybody who still waits is told.
@@ -44,12 +45,12 @@ from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.courier import Courier, hand_over
 from pushlane_dispatcher.crowd import Crowd
 from pushlane_dispatcher.reader import Reader
-from pushlane_dispatcher.repeat import Undecided, until_decided, until_done
+from pushlane_dispatcher.repeat import Undecided, never, until_decided, until_done
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools
 from pushlane_dispatcher.transfers import Send, Transfers
 from pushlane_leases.interface import StaleEpoch
-from pushlane_storage.interface import Fenced, StoreDamaged
+from pushlane_storage.interface import Fenced, Outcome, PromptStore, StoreDamaged
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +98,9 @@ class Engine:
             Deliver: hand_over,
             Lost: hand_over,
         }
+        if isinstance(self._store, PromptStore):
+            self._do |= {Append: self._append_soon, Settle: self._settle_soon}
+            self._prompt = self._store
         if self._courier is not None:
             self._do |= {
                 Deliver: self._courier.add,
@@ -162,7 +166,7 @@ class Engine:
         for effect in self.shard.effects(now):
             do[type(effect)](effect)
         if self._courier is not None and self._courier.begin():
-            self._nursery.start_soon(self._deliver)
+            self._send_out(self._courier)
         if self.crowd and not self.shard.journal.congested:
             self.crowd.call()  # it publishes and wakes us: then it is the next one's turn
         if self.closing is not None and self.quiet:
@@ -207,7 +211,43 @@ class Engine:
 
     # Writing
 
-    async def _append(self, append: Append) -> None:
+    def _append_soon(self, append: Append) -> None:
+        def stored() -> None:
+            self.shard.appended(append, self._clock.now())
+
+        outcome = self._outcome(stored, self._append, append)
+        self._prompt.append_soon(self.shard.key, append.segment, append.opens, outcome)
+
+    def _settle_soon(self, settle: Settle) -> None:
+        def stored() -> None:
+            self.shard.settled(settle, self._clock.now())
+
+        outcome = self._outcome(stored, self._settle, settle)
+        self._prompt.settle_soon(self.shard.key, settle.rows, outcome)
+
+    def _outcome(
+        self,
+        stored: Callable[[], None],
+        again: Callable[[Any, Exception | None], Awaitable[None]],
+        effect: Effect,
+    ) -> Outcome:
+        """What to do when the first try of a write is over; the others have a task."""
+
+        def outcome(error: Exception | None) -> None:
+            if self.stopped_by is not None:
+                return
+            if error is not None:
+                self._nursery.start_soon(again, effect, error)
+                return
+            try:
+                stored()
+                self.pump()
+            except Exception as bug:  # this is trio's own task: it would not survive it
+                self._nursery.start_soon(_raise, bug)
+
+        return outcome
+
+    async def _append(self, append: Append, failed: Exception | None = None) -> None:
         shard = self.shard
 
         def undo() -> bool:
@@ -216,24 +256,27 @@ class Engine:
         async def write() -> None:
             await self._store.append(shard.key, append.segment, append.opens)
 
-        if await self._decide(write, undo):
+        if await self._decide(write, undo, failed):
             shard.appended(append, self._clock.now())
         self.pump()
 
-    async def _settle(self, settle: Settle) -> None:
+    async def _settle(self, settle: Settle, failed: Exception | None = None) -> None:
         async def write() -> None:
             await self._store.settle(self.shard.key, settle.rows)
 
-        if await self._decide(write):
+        if await self._decide(write, never, failed):
             self.shard.settled(settle, self._clock.now())
         self.pump()
 
     async def _decide(
-        self, write: Callable[[], Awaitable[None]], undo: Callable[[], bool] = lambda: False
+        self,
+        write: Callable[[], Awaitable[None]],
+        undo: Callable[[], bool],
+        failed: Exception | None,
     ) -> bool:
         """Whether a write is durable; else it was undone, or the shard has stopped."""
         try:
-            return await until_decided(write, self._settings, undo)
+            return await until_decided(write, self._settings, undo, failed)
         except Fenced as error:
             self._fenced(error)
         except Undecided:
@@ -288,14 +331,26 @@ class Engine:
 
     # Sending
 
-    async def _deliver(self) -> None:
-        assert self._courier is not None
+    def _send_out(self, courier: Courier) -> None:
+        cache = None if self._tools.leases is None else self._tools.leases.instant
+        if cache is None:
+            self._nursery.start_soon(self._deliver, courier)
+            return
         try:
-            await self._courier.run()
+            courier.run_now(cache)
         except StaleEpoch as error:
-            log.warning("%s: %s", self.shard.key, error)
-            self.stop(Stop.STALE)
+            self._stale(error)
+
+    async def _deliver(self, courier: Courier) -> None:
+        try:
+            await courier.run()
+        except StaleEpoch as error:
+            self._stale(error)
         self.pump()
+
+    def _stale(self, error: StaleEpoch) -> None:
+        log.warning("%s: %s", self.shard.key, error)
+        self.stop(Stop.STALE)
 
     def _transfer(self, transfer: Transfer) -> None:
         if self._transfers.add(transfer):
@@ -366,3 +421,7 @@ class Engine:
         self.crowd.dismiss()
         self.shard.dispose()
         self.stopped.set()
+
+
+async def _raise(bug: Exception) -> None:
+    raise bug

@@ -16,6 +16,7 @@ from pushlane_dispatcher.breaker import Breaker
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.settings import Settings
 from pushlane_leases.interface import (
+    InstantCache,
     LeaseCache,
     LeaseCacheError,
     LeaseRun,
@@ -30,6 +31,8 @@ T = TypeVar("T")
 class LeaseGuard:
     def __init__(self, cache: LeaseCache, clock: Clock, settings: Settings) -> None:
         self._cache = cache
+        self.instant = cache if isinstance(cache, InstantCache) else None
+        """The cache, when it need not be waited for: then there is nothing to guard against."""
         self._clock = clock
         self._timeout = settings.cache_ms / 1000
         self._claim_timeout = settings.cache_claim_ms / 1000

@@ -17,7 +17,7 @@ from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
 from pushlane_leases.interface import LeaseCache
-from pushlane_leases.memory import MemoryLeases
+from pushlane_leases.memory import InstantLeases
 from pushlane_storage.interface import Store
 from pushlane_storage.message import Dead, Message
 from pushlane_storage.queue import QueueConfig, QueueRow
@@ -93,4 +93,4 @@ def _open_leases(url: str) -> LeaseCache:
     return opener()
 
 
-_LEASES: dict[str, Callable[[], LeaseCache]] = {"memory": MemoryLeases}
+_LEASES: dict[str, Callable[[], LeaseCache]] = {"memory": InstantLeases}

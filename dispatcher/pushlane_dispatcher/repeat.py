@@ -42,9 +42,14 @@ def never() -> bool:
 
 
 async def until_decided(
-    write: Callable[[], Awaitable[None]], settings: Settings, undo: Callable[[], bool] = never
+    write: Callable[[], Awaitable[None]],
+    settings: Settings,
+    undo: Callable[[], bool] = never,
+    failed: Exception | None = None,
 ) -> bool:
     """Write until it is durable (True), or refused at every try so far and undone (False).
+
+    `failed` is how a first try ended that was made already.
 
     A refusal after an unknown outcome decides nothing: the earlier try may have been stored. That
     the owner is `Fenced`, or its rows are damaged (`StoreDamaged`), comes through.
@@ -53,6 +58,9 @@ async def until_decided(
     with trio.move_on_after(settings.decide_ms / 1000):
         for pause in pauses(settings):  # pragma: no branch
             try:
+                if failed is not None:
+                    first, failed = failed, None
+                    raise first
                 await write()
             except StoreUnknown as error:
                 unknown = True

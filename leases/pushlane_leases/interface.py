@@ -10,7 +10,7 @@ Every back end passes one conformance suite (tests/leases/conformance.py).
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -93,3 +93,16 @@ class LeaseCache(Protocol):
     async def forget_queue(self, tenant: str, name: str) -> None: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class InstantCache(Protocol):
+    """A cache that answers without waiting: deliveries need not wait for it either."""
+
+    def grant_now(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> None:
+        """`grant`, on the spot."""
+        ...
+
+    def release_now(self, shard: str, epoch: int, receipts: Sequence[ReceiptRun]) -> None:
+        """`release`, on the spot."""
+        ...

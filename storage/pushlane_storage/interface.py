@@ -10,8 +10,8 @@ The dispatcher knows this interface only; every back end passes one conformance 
 (tests/storage/conformance.py). Reads return rows in order of their keys.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.message import Message
@@ -171,4 +171,23 @@ class Store(QueueStore, ShardStore, UsageStore, Protocol):
 
     async def close(self) -> None:
         """Finish what is under way and let go of files, locks and connections."""
+        ...
+
+
+Outcome = Callable[[Exception | None], None]
+"""Called once, in the trio loop: the write is durable, or what was answered instead."""
+
+
+@runtime_checkable
+class PromptStore(Protocol):
+    """A store that can call back: then what is written all the time needs no task that waits."""
+
+    def append_soon(
+        self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
+    ) -> None:
+        """`append` without waiting."""
+        ...
+
+    def settle_soon(self, shard: ShardKey, rows: Sequence[Settlement], outcome: Outcome) -> None:
+        """`settle` without waiting."""
         ...

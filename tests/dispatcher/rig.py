@@ -6,7 +6,7 @@ All of it runs on trio's mock clock: the wall clock follows it, so a minute pass
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
@@ -25,9 +25,13 @@ from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_leases.memory import LeaseTable, MemoryLeases
+from pushlane_storage.bucket import Bucket, ShardKey
+from pushlane_storage.interface import Outcome
 from pushlane_storage.memory import MemoryStore, MemoryTables
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
+from pushlane_storage.segment import Segment
+from pushlane_storage.settlement import Settlement
 
 START = 1_700_000_000_000
 TENANT = "default"
@@ -136,6 +140,28 @@ class ScriptedStore(MemoryStore):
                 "read_queue", "list_queues", "update_queue", "mark_deleting", "remove_queue",
             ),
         )  # fmt: skip
+
+
+class PromptScriptedStore(ScriptedStore):
+    """One that calls back, after the very same steps."""
+
+    def append_soon(
+        self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
+    ) -> None:
+        trio.lowlevel.spawn_system_task(
+            self._call_back, partial(self.append, shard, segment, opens), outcome
+        )
+
+    def settle_soon(self, shard: ShardKey, rows: Sequence[Settlement], outcome: Outcome) -> None:
+        trio.lowlevel.spawn_system_task(self._call_back, partial(self.settle, shard, rows), outcome)
+
+    async def _call_back(self, call: Call, outcome: Outcome) -> None:
+        try:
+            await call()
+        except Exception as error:
+            outcome(error)
+        else:
+            outcome(None)
 
 
 class ScriptedLeases(MemoryLeases):

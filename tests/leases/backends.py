@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from pushlane_leases.interface import LeaseCache
-from pushlane_leases.memory import MemoryLeases
+from pushlane_leases.memory import InstantLeases, MemoryLeases
 
 
 class Backend:
@@ -28,17 +28,22 @@ Factory = Callable[[], AbstractAsyncContextManager[Backend]]
 
 
 @asynccontextmanager
-async def memory() -> AsyncIterator[Backend]:
-    leases = MemoryLeases()
+async def memory(kind: type[MemoryLeases] = MemoryLeases) -> AsyncIterator[Backend]:
+    leases = kind()
 
     async def again() -> LeaseCache:
-        return MemoryLeases(leases.table)
+        return kind(leases.table)
 
     backend = Backend(leases, again)
     yield backend
     await backend.leases.close()
 
 
+def instant() -> AbstractAsyncContextManager[Backend]:
+    return memory(InstantLeases)
+
+
 BACKENDS: list[Factory] = [
     memory,
+    instant,
 ]

@@ -1,7 +1,8 @@
 """A call: what a trio task asks of a thread, and how the answer gets back.
 
-The task puts the call into a thread's queue and sleeps. The thread runs `work` and leaves `value`
-or `error`; when many calls are done, one hop into the trio loop (`answer`) wakes all of them.
+The task puts the call into a thread's queue and sleeps, or leaves an `outcome` to be called. The
+thread runs `work` and leaves `value` or `error`; when many calls are done, one hop into the trio
+loop (`answer`) wakes all of them.
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
+from pushlane_storage.interface import Outcome
+
 S = TypeVar("S")
 T = TypeVar("T")
 
 
 class Call(Generic[S, T]):
-    __slots__ = ("error", "grows", "task", "value", "work")
+    __slots__ = ("error", "grows", "outcome", "task", "value", "work")
 
-    def __init__(self, work: Callable[[S], T], grows: bool = False) -> None:
+    def __init__(
+        self, work: Callable[[S], T], grows: bool = False, outcome: Outcome | None = None
+    ) -> None:
         self.work = work
+        self.outcome = outcome
         self.grows = grows
         """It stores messages: the first to be refused when room runs out."""
         self.value: T | None = None
@@ -57,3 +63,5 @@ def _wake(calls: Sequence[Call[Any, Any]]) -> None:
     for call in calls:
         if call.task is not None:
             trio.lowlevel.reschedule(call.task)
+        elif call.outcome is not None:
+            call.outcome(call.error)

@@ -10,7 +10,7 @@ from typing import TypeVar
 import trio
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
-from pushlane_storage.interface import Due
+from pushlane_storage.interface import Due, Outcome, StoreError
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
@@ -18,7 +18,7 @@ from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.sqlite import quarantine, queue_rows, reads, usage_rows
 from pushlane_storage.sqlite.backup import backup, silent
-from pushlane_storage.sqlite.call import Call
+from pushlane_storage.sqlite.call import Call, answer
 from pushlane_storage.sqlite.damage_report import DamageReport
 from pushlane_storage.sqlite.fuse import FailStop, exit_process
 from pushlane_storage.sqlite.inspection import Progress
@@ -122,6 +122,16 @@ class SqliteStore:
         self._writes.put(call)
         return await call.wait(self._writes.withdraw)
 
+    def _write_soon(
+        self, work: Callable[[Tables], None], outcome: Outcome, *, grows: bool = False
+    ) -> None:
+        call = Call(work, grows, outcome)
+        try:
+            self._writes.put(call)
+        except StoreError as error:  # not from inside the caller's call
+            call.error = error
+            answer(trio.lowlevel.current_trio_token(), [call])
+
     async def _read(self, work: Callable[[Reading], T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()
         call = Call(work)
@@ -165,6 +175,14 @@ class SqliteStore:
 
     async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
         await self._write(lambda tables: tables.settle(shard, rows))
+
+    def append_soon(
+        self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
+    ) -> None:
+        self._write_soon(lambda tables: tables.append(shard, segment, opens), outcome, grows=True)
+
+    def settle_soon(self, shard: ShardKey, rows: Sequence[Settlement], outcome: Outcome) -> None:
+        self._write_soon(lambda tables: tables.settle(shard, rows), outcome)
 
     async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         await self._write(lambda tables: tables.mark_bucket(shard, bucket))

@@ -16,6 +16,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+import msgspec
 import trio
 
 from pushlane.wire.errors import BadRequest, Conflict, NotFound
@@ -89,6 +90,11 @@ class Dispatcher:
     @property
     def open_shards(self) -> int:
         return len(self._shards)
+
+    def store_numbers(self) -> dict[str, int]:
+        """What the store counts, and how big it is; nothing when it can't say."""
+        stats = getattr(self._tools.store, "stats", None)
+        return {} if stats is None else msgspec.structs.asdict(stats())
 
     async def aclose(self) -> None:
         """Finish what was accepted and close every shard. Nothing opens any more."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -92,11 +92,16 @@ class Metrics(Collector):
         """Bugs of ours that ended a session."""
         self.publish_seconds = Histogram()
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self._groups: dict[str, tuple[str, Callable[[], Mapping[str, float]]]] = {}
         self._listeners: list[Counters] = []
 
     def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
         """Something that is asked for its value when it is needed."""
         self._gauges[name] = help, value
+
+    def gauges(self, name: str, help: str, values: Callable[[], Mapping[str, float]]) -> None:
+        """Several at once, each under this name and its own."""
+        self._groups[name] = help, values
 
     def listener(self, counters: Counters) -> None:
         """Show what a listener counts, too."""
@@ -111,6 +116,11 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         for name, (help, value) in self._gauges.items():
             yield GaugeMetricFamily(f"pushlane_{name}", help, value())
+        for name, (help, values) in self._groups.items():
+            for part, number in values().items():
+                yield GaugeMetricFamily(
+                    f"pushlane_{name}_{part}", f"{help}: {part.replace('_', ' ')}.", number
+                )
         for name, help, label, words in (
             ("frames_received", "Frames from clients.", "op", self.frames_in),
             ("frames_sent", "Frames to clients.", "op", self.frames_out),

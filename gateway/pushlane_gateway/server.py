@@ -98,7 +98,7 @@ async def open_server(
             limits=configuration.limits,
             clock=clock,
             settings=configuration.dispatcher,
-            bounds=configuration.shard,
+            bounds=configuration.bounds,
             owner=node,
             sqlite=configuration.sqlite,
         ) as dispatcher:
@@ -106,7 +106,7 @@ async def open_server(
                 configuration.auth, configuration.keys_file, configuration.folder
             )
             check_exposure(configuration.listen, authenticator, configuration.auth.insecure)
-            settings = sessions or SessionSettings()
+            settings = sessions or configuration.session
             async with _serve(
                 configuration, settings, dispatcher, authenticator, certificates, node
             ) as server:
@@ -160,12 +160,24 @@ async def _serve(
             async with _listen(configuration, service, certificates) as listener:
                 tls = certificates is not None
                 metrics.listener(listener.counters)
+                _show(metrics, dispatcher, authenticator)
                 yield Server(dispatcher, authenticator, sessions, http, listener, metrics, tls)
         except Exception as raised:
             error = raised  # not from inside the nursery: it would come out in a group
         nursery.cancel_scope.cancel()
     if error is not None:
         raise error
+
+
+def _show(metrics: Metrics, dispatcher: Dispatcher, authenticator: Authenticator) -> None:
+    """What others count and can be asked for."""
+    metrics.gauge("open_shards", "Shards that are open.", lambda: dispatcher.open_shards)
+    metrics.gauge(
+        "key_file_failures",
+        "Times the file of API keys could not be read again.",
+        lambda: authenticator.failures,
+    )
+    metrics.gauges("store", "Embedded store", dispatcher.store_numbers)
 
 
 def _origins(

@@ -26,12 +26,15 @@ def test_everything_is_shown() -> None:
     metrics.limits.add("outbox_bytes")
     metrics.published += 64
     metrics.gauge("sessions", "Sessions.", lambda: 7)
+    metrics.gauges("store", "Store", lambda: {"commits": 5, "log_bytes": 6})
     found = samples(metrics)
     assert found["pushlane_frames_received_total", "publish"] == 3
     assert found["pushlane_errors_total", "throttled"] == 1
     assert found["pushlane_limits_reached_total", "outbox_bytes"] == 1
     assert found["pushlane_messages_published_total", ""] == 64
     assert found["pushlane_sessions", ""] == 7
+    assert found["pushlane_store_commits", ""] == 5
+    assert found["pushlane_store_log_bytes", ""] == 6
     assert found["pushlane_messages_delivered_total", ""] == 0
 
 

@@ -261,3 +261,14 @@ async def test_what_cannot_be_served() -> None:
     with pytest.raises(ConfigurationError, match="can't listen on unix:/nowhere/x: No such file"):
         async with open_server(configuration):
             raise AssertionError("opened")
+
+
+async def test_sessions_and_shards_go_by_the_configuration(tmp_path: Path) -> None:
+    flags = {"listen": ["127.0.0.1:0"], "store": f"sqlite:{tmp_path / 'data'}"}
+    settings = ("session.goaway_ms=1234", "limits.credit=20000")
+    configuration = load(flags=flags, settings=settings, environment={})
+    async with open_server(configuration) as server:
+        assert server.sessions.tools.settings.goaway_ms == 1234
+        assert server.dispatcher._tools.bounds.credit == 20_000
+        names = {metric.name for metric in server.metrics.collect()}
+        assert {"pushlane_open_shards", "pushlane_store_commits"} <= names

@@ -10,7 +10,7 @@ export UV_CACHE_DIR := $(CURDIR)/.venv/uv-cache
 STARTED := $(shell date +%s)
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: help setup serve test check fmt bench bench-core sim powerloss faults soak lock clean
+.PHONY: help setup serve test check fmt bench bench-core bench-gateway sim powerloss faults crash soak lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -41,6 +41,8 @@ test: check ## check, then run all tests
 	$(PY) -m tests.powerloss
 	$(call step,failing disks)
 	$(PY) -m tests.faults
+	$(call step,crashes)
+	$(PY) -m tests.crash --rounds 8 --stops 2
 	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
 
 check: setup ## formatting, lint, types and import contracts
@@ -57,11 +59,15 @@ fmt: setup ## format and mend what can be mended
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-bench: bench-core ## run all benchmarks
+bench: bench-core bench-gateway ## run all benchmarks
 
 bench-core: setup ## benchmark the dispatcher's core and the embedded store
 	$(PY) -m bench.core
 	$(PY) -m bench.embedded
+
+bench-gateway: setup ## benchmark the server beside other queues; QUICK=1, ONLY="pushlane idle"
+	@tools/install-debian node nodejs npm
+	$(PY) -m bench.gateway $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 sim: setup ## simulate; SEED=n replays one run, STORE=sqlite runs on that only
 	$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
@@ -74,8 +80,12 @@ faults: setup ## make the disk of the embedded store fail; CASES=n of each seed,
 	@tools/install-debian cc gcc libc6-dev
 	$(PY) -m tests.faults $(if $(CASES),--cases $(CASES)) $(if $(SEEDS),--seeds $(SEEDS))
 
-soak: setup ## simulate with fresh seeds for MINUTES (10)
+crash: setup ## kill -9 a server under load 100 times, stop it or its clients 20 times; SEED=n
+	$(PY) -m tests.crash $(if $(SEED),--seed $(SEED))
+
+soak: setup ## simulate with fresh seeds for MINUTES (10), then the crashes of `make crash`
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))
+	$(PY) -m tests.crash --seed $$(date +%s)
 
 lock: setup ## write requirements-dev.lock anew; UPGRADE=1 takes the newest versions
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -34,7 +35,7 @@ from bench.gateway.table import text
 
 DOCS = machine.ROOT / "docs"
 SPARE = Path(sys.prefix) / "bench"
-"""Where the results of partial runs go: make clean takes it with it."""
+"""Where the results of partial runs go, and stores while they are measured; git ignores it."""
 
 
 def main() -> None:
@@ -52,7 +53,8 @@ def main() -> None:
         install_peers()
     node.install()
     raise_limits()
-    with tempfile.TemporaryDirectory(prefix="pushlane-bench-", dir=args.data or ".") as place:
+    SPARE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="stores-", dir=args.data or SPARE) as place:
         result = run(QUICK if args.quick else WHOLE, args.only or names, Path(place).resolve())
     print("\n" + text(result))
     whole = not args.quick and args.only is None and not result.failed
@@ -117,8 +119,8 @@ def keep(result: Result, folder: Path) -> None:
     if any(each.whole for each in result.systems):
         plot(result, picture)
     if folder == DOCS:
-        update(DOCS / "benchmarks.md", result, picture.name)
-    print(f"\nwritten to {data.relative_to(machine.ROOT)}")
+        update(DOCS / "benchmarks.md", result, picture.name, data.name)
+    print(f"\nwritten to {os.path.relpath(data)}")
 
 
 if __name__ == "__main__":

@@ -79,9 +79,9 @@ def _own(own: Own, ours: Measured | None) -> Iterator[Check]:
         name = f"{own.fairness[0].consumers} equal consumers, spread"
         yield Check(name, f"{spread:.1%}", f"≤ {SPREAD:.0%}", spread <= SPREAD)
     if own.stuck:
-        lost = 1 - _ratio(own)
+        ratio = _ratio(own)
         name = "one stuck reader slows the others by"
-        yield Check(name, f"{lost:.1%}", f"≤ {SLOWED:.0%}", lost <= SLOWED)
+        yield Check(name, f"{1 - ratio:.1%}", f"≤ {SLOWED:.0%}", ratio >= 1 - SLOWED)
     if own.backlog is not None and ours is not None and ours.whole:
         share = own.backlog.rate / median(ours.one, "rate")
         name = f"draining {own.backlog.messages:,}, share of the live rate"

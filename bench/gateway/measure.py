@@ -22,12 +22,14 @@ from bench.gateway.systems import PUSHLANE, System, Target
 
 @contextmanager
 def served(system: System, place: Path) -> Iterator[Target]:
-    """A fresh server with an empty store."""
-    with (
-        tempfile.TemporaryDirectory(prefix=f"{system.name}-", dir=place) as folder,
-        system.start(Path(folder)) as target,
-    ):
-        yield target
+    """A fresh server with an empty store. When the load fails, its last words are added."""
+    with tempfile.TemporaryDirectory(prefix=f"{system.name}-", dir=place) as folder:
+        try:
+            with system.start(Path(folder)) as target:
+                yield target
+        except node.LoadFailed as error:
+            said = (Path(folder) / "output.txt").read_text(errors="replace")[-2000:]
+            raise node.LoadFailed(f"{error}\nthe server said:\n{said}") from error
 
 
 def numbers(found: object) -> Numbers:

@@ -11,15 +11,18 @@ BEGIN = "<!-- newest result: begin -->"
 END = "<!-- newest result: end -->"
 
 
-def update(path: Path, result: Result, picture: str) -> None:
+def update(path: Path, result: Result, picture: str, data: str) -> None:
     before, rest = path.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)
-    path.write_text(f"{before}{BEGIN}\n{newest(result, picture)}\n{END}{after}", encoding="utf-8")
+    path.write_text(
+        f"{before}{BEGIN}\n{newest(result, picture, data)}\n{END}{after}", encoding="utf-8"
+    )
 
 
-def newest(result: Result, picture: str) -> str:
+def newest(result: Result, picture: str, data: str) -> str:
     lines = [
         f"{result.date}, commit `{result.commit}`; {shape_line(result)}; {load_line(result)}.",
+        f"[Every round]({data}).",
         "",
         *_table(HEADS, list(rows(result))),
         "",

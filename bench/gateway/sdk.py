@@ -12,6 +12,7 @@ import asyncio
 import json
 import sys
 import time
+from typing import Any
 
 import pushlane
 
@@ -28,22 +29,32 @@ class Counter:
         self.published = 0
         self.handled = 0
         self.going = True
+        self.total: int | None = None
+        """How many there are in all, once nobody publishes any more."""
         self.all_handled = asyncio.Event()
 
     async def handle(self, message: pushlane.Message) -> None:
         assert message.body == BODY
         self.handled += 1
-        if not self.going:
-            self.look()
-
-    def look(self) -> None:
-        if self.handled >= self.published:
+        if self.handled == self.total:
             self.all_handled.set()
 
     async def publish(self, client: pushlane.Client, queue: str) -> None:
         while self.going:
             await client.publish(queue, BODY)
             self.published += 1
+
+    async def finish(self, consuming: asyncio.Task[None]) -> None:
+        """Wait for the last message; raise when it doesn't come, or the consumer failed."""
+        self.total = self.published
+        if self.handled < self.total:
+            last = asyncio.create_task(self.all_handled.wait())
+            ends: list[asyncio.Task[Any]] = [last, consuming]
+            await asyncio.wait(ends, timeout=DRAIN_S, return_when=asyncio.FIRST_COMPLETED)
+            last.cancel()
+        if consuming.done():
+            consuming.result()
+        assert self.handled == self.total, f"{self.handled} of {self.total} were handled"
 
 
 async def measure(url: str, queue: str, warm_s: float, run_s: float) -> dict[str, float]:
@@ -60,13 +71,11 @@ async def measure(url: str, queue: str, warm_s: float, run_s: float) -> dict[str
         await asyncio.sleep(run_s)
         counter.going = False
         await asyncio.gather(*publishing)
-        counter.look()
-        await asyncio.wait_for(counter.all_handled.wait(), DRAIN_S)
+        await counter.finish(consuming)
         took, messages = time.perf_counter() - began, counter.handled - before
         cpu = time.process_time() - cpu
         consuming.cancel()
         await asyncio.wait([consuming])
-    assert counter.handled == counter.published, (counter.handled, counter.published)
     return {"rate": messages / took, "messages": messages, "client_cpu_s": cpu}
 
 

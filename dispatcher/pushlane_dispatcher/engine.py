@@ -84,6 +84,7 @@ class Engine:
         self._task: trio.lowlevel.Task | None = None
         self._parked = False
         self._woken = False
+        self._pumping = False
         self._do: dict[type[Effect], Callable[[Any], None]] = {
             Append: self._spawn(self._append),
             Settle: self._spawn(self._settle),
@@ -155,10 +156,24 @@ class Engine:
         else:
             self._woken = True
 
+    def begin(self) -> None:
+        """The same at once, when nothing is under way: then there is no company to wait for."""
+        if self._parked and not self._pumping:
+            self.pump()
+        else:
+            self.wake()
+
     def pump(self) -> None:
         """Begin everything that the core wants done."""
         if self.stopped_by is not None:
             return
+        self._pumping = True
+        try:
+            self._pump()
+        finally:
+            self._pumping = False
+
+    def _pump(self) -> None:
         now = self._clock.now()
         if now - self._ticked_at >= self._settings.clock_ms:
             self._tick()

@@ -89,10 +89,14 @@ class ShardRunner:
     ) -> PublishTicket:
         """The same without waiting. Past the core's bounds messages are `throttled`."""
         now = self._open()
+        idle = not self._shard.journal.pending_messages
         ticket = self._shard.publish(messages, now, lanes, answer)
         if answer is not None:
             self._engine.tickets.add(ticket)
-        self._engine.wake()
+        if idle:
+            self._engine.begin()
+        else:
+            self._engine.wake()
         return ticket
 
     async def room(self) -> None:

@@ -77,6 +77,24 @@ async def test_dead_letters_can_be_sent_back(world: World) -> None:
 async def test_deleting_a_queue_ends_its_subscriptions(world: World) -> None:
     async with world.connect() as client:
         subscription = await client.subscribe(world.queue)
-        await client.queues.delete(world.queue)
+
+        async def delete() -> None:
+            await world.shell.sleep(0.2)
+            await client.queues.delete(world.queue)
+
         with pytest.raises(pushlane.NotFound):
-            await world.receive(subscription, 1)
+            await world.shell.all(world.receive(subscription, 1), delete())
+
+
+@behaviour
+async def test_deleting_a_queue_while_nobody_waits_for_its_messages(world: World) -> None:
+    async with world.connect() as client:
+        subscription = await client.subscribe(world.queue)
+        await client.queues.delete(world.queue)
+        if world.transport == "poll":  # nothing is under way: the next receive makes it anew
+            await client.publish(world.queue, 1)
+            (message,) = await world.receive(subscription, 1)
+            await message.ack()
+        else:
+            with pytest.raises(pushlane.NotFound):
+                await world.receive(subscription, 1)

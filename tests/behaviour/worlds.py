@@ -16,6 +16,7 @@ SHELLS: dict[str, Shell] = {
 }
 TRANSPORTS = [
     "ws",
+    "poll",
 ]
 STORES = [
     "memory",
@@ -31,6 +32,11 @@ class World:
         self.transport = transport
         self.server = server
         self.queue = queue
+
+    @property
+    def open_state(self) -> str:
+        """`Client.state` of a client that is connected."""
+        return "polling" if self.transport == "poll" else "open"
 
     def connect(self, **options: Any) -> AbstractAsyncContextManager[Any]:
         """A client of this world's server."""

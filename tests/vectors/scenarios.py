@@ -9,6 +9,7 @@ import msgspec
 
 from pushlane.core import effects as fx
 from pushlane.core import verdict
+from pushlane.core.choice import Wish
 from pushlane.core.client import ClientCore
 from pushlane.core.lease import Lease
 from pushlane.core.publication import Item, Published, make_message
@@ -25,8 +26,7 @@ class Player:
     """A client, the names of a scenario's things, and what it did."""
 
     def __init__(self) -> None:
-        draws = cycle([DRAW])
-        self.core = ClientCore(producer="p-1", name="vector", random=lambda: next(draws))
+        self.core = self._client("ws")
         self.subscriptions: dict[str, Subscription] = {}
         self.messages: dict[str, Lease] = {}
 
@@ -37,7 +37,14 @@ class Player:
         self.core.effects.clear()
         return effects
 
-    def _start(self, at: int, ticket: str) -> None:
+    def _client(self, transport: Wish) -> ClientCore:
+        draws = cycle([DRAW])
+        return ClientCore(
+            producer="p-1", name="vector", random=lambda: next(draws), transport=transport
+        )
+
+    def _start(self, at: int, ticket: str, transport: Wish = "ws") -> None:
+        self.core = self._client(transport)
         self.core.start(at, ticket)
 
     def _connected(self, at: int, link: int, token: str | None) -> None:
@@ -46,8 +53,8 @@ class Player:
     def _received(self, at: int, link: int, frames: list[Any]) -> None:
         self.core.received(link, [msgspec.json.encode(frame) for frame in frames], at)
 
-    def _lost(self, at: int, link: int, code: int, reason: str) -> None:
-        self.core.lost(link, at, code=code, reason=reason)
+    def _lost(self, at: int, link: int, code: int, reason: str, refused: int | None = None) -> None:
+        self.core.lost(link, at, code=code, reason=reason, refused=refused)
 
     def _tick(self, at: int) -> None:
         self.core.tick(at)
@@ -100,7 +107,7 @@ class Player:
                 frame = msgspec.json.decode(effect.data)
                 return {"effect": "send", "link": effect.link, "frame": frame}
             case fx.Dial():
-                return {"effect": "dial", "link": effect.link}
+                return {"effect": "dial", "link": effect.link, "transport": effect.transport}
             case fx.Hangup():
                 return {"effect": "hangup", "link": effect.link, "code": effect.code}
             case fx.Resolve():

@@ -12,11 +12,11 @@ Step = tuple[int, str, dict[str, Any]]
 
 def welcome(
     session: str = "s-1", *, resumed: bool = False, lost: dict[str, list[str]] | None = None,
-    **limits: int,
+    heartbeat_ms: int = 25000, **limits: int,
 ) -> dict[str, Any]:  # fmt: skip
     frame: dict[str, Any] = {
         "op": "welcome", "session": session, "node": "a", "server": "vector", "resumed": resumed,
-        "now": 0, "resume_ms": 30000, "heartbeat_ms": 25000, "limits": limits,
+        "now": 0, "resume_ms": 30000, "heartbeat_ms": heartbeat_ms, "limits": limits,
     }  # fmt: skip
     if lost:
         frame["lost"] = lost
@@ -44,6 +44,13 @@ def opened(link: int = 1, at: int = 0, **kwargs: Any) -> list[Step]:
 
 
 START: Step = (0, "start", {"ticket": "start"})
+AUTO: Step = (0, "start", {"ticket": "start", "transport": "auto"})
+POLL: Step = (0, "start", {"ticket": "start", "transport": "poll"})
+
+
+def polling(link: int = 1, at: int = 0, *, resumed: bool = False) -> list[Step]:
+    """A link of polling that is welcomed: nothing comes unasked, so there is no heartbeat."""
+    return opened(link, at, session="poll", resumed=resumed, heartbeat_ms=0)
 
 
 def publish(at: int, ticket: str, queue: str = "q", **message: Any) -> Step:
@@ -54,8 +61,11 @@ def received(at: int, *frames: dict[str, Any], link: int = 1) -> Step:
     return (at, "received", {"link": link, "frames": list(frames)})
 
 
-def lost(at: int, link: int = 1, code: int = 1006, reason: str = "") -> Step:
-    return (at, "lost", {"link": link, "code": code, "reason": reason})
+def lost(
+    at: int, link: int = 1, code: int = 1006, reason: str = "", refused: int | None = None
+) -> Step:
+    arguments: dict[str, Any] = {"link": link, "code": code, "reason": reason}
+    return (at, "lost", arguments if refused is None else {**arguments, "refused": refused})
 
 
 def flush(at: int) -> Step:
@@ -186,6 +196,50 @@ SCRIPTS: dict[str, list[Step]] = {
         START, (0, "connected", {"link": 1, "token": None}),
         received(3, {"op": "error", "code": "unavailable", "message": "busy", "retry_ms": 700}),
         tick(703),
+    ],
+    "a hello that came too late is said again": [
+        START, (0, "connected", {"link": 1, "token": "good"}),
+        received(5_000, {"op": "error", "code": "unauthorized",
+                         "message": "no hello within 5000 ms"}),
+        lost(5_001, code=1008, reason="unauthorized"), tick(5_050), *opened(2, 5_060),
+    ],
+    "a close because of a late hello is not final": [
+        START, (0, "connected", {"link": 1, "token": "good"}),
+        lost(5_001, code=1008, reason="no hello within 5000 ms"), tick(5_051),
+    ],
+    "auto: an upgrade that is refused means polling, at once": [
+        AUTO, publish(0, "a"), lost(5, refused=400), *polling(2, 10),
+        received(20, {"op": "published", "id": 1, "ids": ["m-1"]}, link=2),
+        lost(30, 2), tick(80), *polling(3, 90, resumed=True),
+    ],
+    "auto: cut three times before the welcome means polling": [
+        AUTO, lost(5, refused=0), tick(55), (60, "connected", {"link": 2, "token": None}),
+        lost(65, 2), tick(165), lost(170, 3, refused=502),
+    ],
+    "auto: attempts that stand still mean polling": [
+        AUTO, tick(3_000), tick(3_050), tick(6_050), tick(6_150), tick(9_150),
+    ],
+    "auto: bad credentials, a busy server and no server say nothing about WebSockets": [
+        AUTO, lost(1, refused=401), tick(51), lost(52, 2, refused=503), tick(152), lost(153, 3),
+        tick(353), lost(354, 4, refused=429), tick(754), lost(755, 5), tick(1_555),
+    ],
+    "auto: once there was a WebSocket it stays one": [
+        AUTO, *opened(), lost(10), tick(60), lost(65, 2, refused=400), tick(165),
+    ],
+    "polling: a lease runs from its delivery on, without a start": [
+        POLL, *polling(), *subscribed(), take(5_000), flush(5_000), tick(15_000), flush(15_000),
+        received(15_010, {"op": "done", "id": 2}), settle(16_000, "ack", "m-1", "a1"),
+        flush(16_000), received(16_010, {"op": "done", "id": 3}), tick(30_000), take(30_000),
+    ],
+    "polling: after a reconnect kept leases are extended at once": [
+        POLL, *polling(), *subscribed(), take(0), flush(0), lost(1_000), tick(1_050),
+        *polling(2, 1_060, resumed=True), tick(1_060), flush(1_060),
+        received(1_070, {"op": "done", "id": 2, "lease_lost": ["P.1"]}, link=2),
+    ],
+    "polling: at the end what is held goes back": [
+        POLL, *polling(), *subscribed(), take(1, kept=False), flush(1),
+        (3, "close", {"timeout_ms": 30000, "ticket": "close"}), flush(3),
+        received(5, {"op": "done", "id": 2}, {"op": "done", "id": 3}), flush(5),
     ],
     "taken over is final": [START, *opened(), lost(5, code=4001, reason="taken_over")],
     "no server in time": [

@@ -107,7 +107,7 @@ async def test_an_upgrade_that_is_refused_is_final(status: int, error: str) -> N
     async with fake_server() as fake:
         fake.reject = status
         with pytest.raises(pushlane.PushlaneError, match=str(status)) as caught:
-            await pushlane.connect(fake.url)
+            await pushlane.connect(fake.url, transport="ws")
         assert caught.value.code == error
         assert fake.paths == ["/v1/ws"]
 

@@ -7,6 +7,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
+from pushlane.core.choice import NO_ANSWER
 from pushlane.core.url import parse_url
 from pushlane.transport.websocket import WebSocket
 from pushlane.wire import JSON, MSGPACK, Codec
@@ -132,3 +133,29 @@ def test_what_is_no_http() -> None:
     client = WebSocket(parse_url("ws://h"), JSON, 1000)
     client.receive(b"SSH-2.0-OpenSSH\r\n\r\n")
     assert type(client.failure) is ConnectionLost
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused"),
+    [
+        (b"HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n", 400),
+        (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", 502),
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", NO_ANSWER),
+        (b"220 smtp.example.com\r\n\r\n", NO_ANSWER),
+        (b"", NO_ANSWER),
+    ],
+)
+def test_what_came_in_place_of_an_upgrade(answer: bytes, refused: int) -> None:
+    client = Pair().client
+    if answer:
+        client.receive(answer)
+    client.receive(b"")
+    assert client.refused == refused
+
+
+def test_an_upgrade_that_succeeded_was_not_refused() -> None:
+    pair = Pair()
+    pair.accept()
+    assert pair.client.refused is None
+    pair.client.receive(b"")
+    assert pair.client.refused is None

@@ -9,10 +9,11 @@ import secrets
 import ssl
 from collections.abc import Callable, Generator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import UNSET
 
+from pushlane.core.choice import Wish
 from pushlane.core.client import ClientCore
 from pushlane.core.effects import State
 from pushlane.core.publication import Item, Published, make_message
@@ -20,7 +21,7 @@ from pushlane.core.queues import Call
 from pushlane.core.settings import DEFAULTS, Settings
 from pushlane.core.subscription import AckMode
 from pushlane.core.subscription import Subscription as CoreSubscription
-from pushlane.core.url import DEFAULT_URL, VARIABLE, parse_url
+from pushlane.core.url import DEFAULT_URL, TOKEN_VARIABLE, VARIABLE, parse_url
 from pushlane.wire.codec import JSON, MSGPACK
 from pushlane.wire.errors import BadRequest, PushlaneError
 
@@ -41,8 +42,12 @@ class connect:
             await client.publish("orders", {"order": 17})
 
     `url` is ws, wss, http or https; without it PUSHLANE_URL counts, else ws://127.0.0.1:8420.
-    `token` is a string, or a function (async or not) that is asked at every connect. `name` is for
-    operators to see. `on_state` hears of every change of `Client.state`.
+    `token` is a string, or a function (async or not) that is asked at every connect; without it
+    PUSHLANE_TOKEN counts. `name` is for operators to see. `on_state` hears of every change of
+    `Client.state`.
+
+    `transport` is "ws", a WebSocket; "poll", HTTP requests that wait for messages; or "auto", a
+    WebSocket where one can be had and polling where something in between doesn't let it through.
 
     Raises Unauthorized or Forbidden at once, and ConnectionLost after `settings.connect_ms`.
     Later the client connects again on its own, for as long as it lives.
@@ -53,19 +58,20 @@ class connect:
         url: str | None = None,
         *,
         token: Token = None,
-        transport: Literal["auto", "ws"] = "auto",
+        transport: Wish = "auto",
         encoding: Literal["json", "msgpack"] = "json",
         name: str | None = None,
         on_state: Callable[[str], object] | None = None,
         tls: ssl.SSLContext | None = None,
         settings: Settings = DEFAULTS,
     ) -> None:
-        if transport not in ("auto", "ws"):
-            raise BadRequest(f"transport is {transport!r}: auto or ws")
+        if transport not in get_args(Wish):
+            raise BadRequest(f"transport is {transport!r}: {', '.join(get_args(Wish))}")
         if encoding not in _CODECS:
             raise BadRequest(f"encoding is {encoding!r}: {' or '.join(_CODECS)}")
         self._endpoint = parse_url(url or os.environ.get(VARIABLE) or DEFAULT_URL)
-        self._token = token
+        self._token = token if token is not None else os.environ.get(TOKEN_VARIABLE) or None
+        self._transport: Wish = transport
         self._codec = _CODECS[encoding]
         self._name = name
         self._on_state = on_state
@@ -92,7 +98,7 @@ class connect:
     async def _connect(self) -> Client:
         core = ClientCore(
             producer=f"py-{secrets.token_urlsafe(12)}", random=random.random, codec=self._codec,
-            name=self._name, settings=self._settings,
+            name=self._name, settings=self._settings, transport=self._transport,
         )  # fmt: skip
         tls = self._tls or (ssl.create_default_context() if self._endpoint.is_tls else None)
         driver = Driver(core, self._endpoint, self._codec, self._token, tls, self._on_state)
@@ -126,7 +132,7 @@ class Client:
 
     @property
     def state(self) -> State:
-        """`connecting`, `open` or `closed`."""
+        """`connecting`, `open`, `polling` (open without a WebSocket) or `closed`."""
         return self._core.state
 
     # Publishing

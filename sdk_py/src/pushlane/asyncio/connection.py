@@ -18,7 +18,9 @@ class Listener(Protocol):
 
     def on_open(self, link: int) -> None: ...
     def on_heard(self, link: int, messages: list[bytes]) -> None: ...
-    def on_lost(self, link: int, code: int, reason: str, error: PushlaneError | None) -> None: ...
+    def on_lost(
+        self, link: int, code: int, reason: str, error: PushlaneError | None, refused: int | None
+    ) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -61,7 +63,8 @@ class Connection(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
         code, reason = self._socket.close
-        self._listener.on_lost(self._link, code, reason, self._socket.failure)
+        socket = self._socket
+        self._listener.on_lost(self._link, code, reason, socket.failure, socket.refused)
 
     # What the driver calls
 

@@ -37,6 +37,7 @@ class Consumption:
         self._core = core
         self._handler = handler
         self._concurrency = concurrency
+        core.wanted = concurrency
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: asyncio.Future[None] = driver.loop.create_future()
 
@@ -74,11 +75,12 @@ class Consumption:
         while len(self._tasks) < self._concurrency:
             lease = core.take(self._core, now)
             if lease is None:
-                return
+                break
             core.keep(lease, now)
             task = driver.loop.create_task(self._handle(lease))
             lease.owner = task
             self._tasks.add(task)
+        self._core.wanted = self._concurrency - len(self._tasks)
 
     async def _handle(self, lease: Lease) -> None:
         driver = self._driver

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import random
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
@@ -26,12 +27,15 @@ from pushlane.core.effects import (
     Send,
     StateChanged,
 )
+from pushlane.core.poll import Poll
 from pushlane.core.url import Endpoint
 from pushlane.transport.websocket import WebSocket
 from pushlane.wire.codec import Codec
 from pushlane.wire.errors import ConnectionLost, PushlaneError
 
 from .connection import Connection
+from .poller import Poller
+from .pool import Pool
 
 Token: TypeAlias = str | Callable[[], str | Awaitable[str | None] | None] | None
 """Credentials, or a function (async or not) that is asked for them at every connect."""
@@ -66,7 +70,9 @@ class Driver:
         self._token = token
         self._tls = tls
         self._on_state = on_state
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, Connection | Poller] = {}
+        self._poll = Poll(codec, core.settings, random.random, core.consumer.room)
+        self._pool = Pool(endpoint, core.settings, tls)
         self._dials: dict[int, asyncio.Task[None]] = {}
         self._tokens: dict[int, str | None] = {}
         self._is_scheduled = False
@@ -121,7 +127,7 @@ class Driver:
             case Ended():
                 effect.subscription.owner.ended(effect.error)
             case Dial():
-                self._dials[effect.link] = self.loop.create_task(self._dial(effect.link))
+                self._dials[effect.link] = self.loop.create_task(self._dial(effect))
             case Hangup():
                 self._hang_up(effect)
             case StateChanged():
@@ -154,14 +160,15 @@ class Driver:
         token = self._token()
         return await token if inspect.isawaitable(token) else token
 
-    async def _dial(self, link: int) -> None:
-        endpoint = self._endpoint
+    async def _dial(self, effect: Dial) -> None:
+        link, endpoint = effect.link, self._endpoint
         error: PushlaneError | None = None
         try:
             self._tokens[link] = await self.token()
-            await self.loop.create_connection(
-                lambda: self._make(link), endpoint.host, endpoint.port, ssl=self._tls
-            )
+            if effect.transport == "ws":
+                await self.loop.create_connection(
+                    lambda: self._make(link), endpoint.host, endpoint.port, ssl=self._tls
+                )
         except PushlaneError as fault:
             error = fault
         except OSError as fault:
@@ -174,6 +181,10 @@ class Driver:
         if error is not None:
             self.core.lost(link, self.now(), error=error)
             self.run()
+        elif effect.transport == "poll":
+            hangup_ms = self.core.settings.hangup_ms
+            self._connections[link] = Poller(link, self._poll, self._pool, self, hangup_ms)
+            self.on_open(link)
 
     def _make(self, link: int) -> Connection:
         settings = self.core.settings
@@ -201,10 +212,12 @@ class Driver:
             self.core.received(link, messages, now)
             self.run()
 
-    def on_lost(self, link: int, code: int, reason: str, error: PushlaneError | None) -> None:
+    def on_lost(
+        self, link: int, code: int, reason: str, error: PushlaneError | None, refused: int | None
+    ) -> None:
         self._connections.pop(link, None)
         self._tokens.pop(link, None)
-        self.core.lost(link, self.now(), code=code, reason=reason, error=error)
+        self.core.lost(link, self.now(), code=code, reason=reason, error=error, refused=refused)
         self.run()
 
     async def stop(self) -> None:

@@ -54,9 +54,22 @@ class Subscription:
                 raise self._error
             if self._is_over:
                 raise StopAsyncIteration
-            waiter = self._driver.loop.create_future()
-            self._waiters.append(waiter)
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Until there may be something to take."""
+        waiter = self._driver.loop.create_future()
+        self._waiters.append(waiter)
+        self._want(1)
+        try:
             await waiter
+        finally:
+            self._want(-1)
+
+    def _want(self, more: int) -> None:
+        self._core.wanted += more
+        if self._driver.core.state == "polling":
+            self._driver.soon()
 
     async def close(self) -> None:
         """No more messages. What was not taken goes back at once; what was, can be settled."""

@@ -13,6 +13,9 @@ into frames, and carries out `effects`. It wakes up again at `wake_at` at the la
 
 Hello goes first and waits for its welcome: only that says what is left of the session, and so what
 to send. A server that closes says whether to come back (`CLOSES`); after its goaway we always do.
+
+Where there is no WebSocket to be had (choice.py) the frames are the same, and `poll.py` makes HTTP
+requests of them.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from pushlane.wire.errors import (
 from pushlane.wire.limits import DEFAULTS as DEFAULT_LIMITS
 from pushlane.wire.limits import LIMITS, Limits
 
+from .choice import NO_ANSWER, Choice, Wish
 from .consumer import Consumer
 from .effects import AnyEffect, Dial, Hangup, Reject, Resolve, Send, State, StateChanged
 from .lease import Lease
@@ -47,6 +51,9 @@ from .subscription import AckMode, Subscription
 
 _ABNORMAL = 1006
 _GOING_AWAY = 1001
+_POLICY = 1008
+_LATE_HELLO = "no hello"
+"""How the server's words begin when our hello took too long: bad luck, not bad credentials."""
 
 
 class ClientCore:
@@ -60,6 +67,7 @@ class ClientCore:
         settings: Settings = DEFAULTS,
         codec: Codec = JSON,
         name: str | None = None,
+        transport: Wish = "ws",
     ) -> None:
         self.settings = settings
         self.state: State = "connecting"
@@ -73,6 +81,7 @@ class ClientCore:
         self._name = name
         self._codec = codec
         self._link = Link(settings, random)
+        self._choice = Choice(transport, settings.upgrade_tries)
         self._requests = Requests()
         self._session: str | None = None
         self._start_ticket: Any = None
@@ -90,7 +99,13 @@ class ClientCore:
         assert self._link.phase is Phase.IDLE
         self._start_ticket = ticket
         self._link.give_up_at = now + self.settings.connect_ms
-        self.effects.append(Dial(self._link.dial(now)))
+        self._dial(now)
+
+    def _dial(self, now: float) -> None:
+        choice = self._choice
+        self.consumer.is_polling = choice.is_polling
+        link = self._link.dial(now, is_upgrade_unsure=not choice.is_made)
+        self.effects.append(Dial(link, choice.transport))
 
     def connected(self, link: int, token: str | None, now: float) -> None:
         """The socket of this link is open."""
@@ -123,13 +138,19 @@ class ClientCore:
 
     def lost(
         self, link: int, now: float, *, code: int = _ABNORMAL, reason: str = "",
-        error: PushlaneError | None = None,
+        error: PushlaneError | None = None, refused: int | None = None,
     ) -> None:  # fmt: skip
-        """The connection is gone, or the attempt failed; `error` where more is known."""
-        if link != self._link.number or self._link.phase is Phase.CLOSED:
+        """The connection is gone, or the attempt failed; `error` where more is known. `refused`:
+        the HTTP status in place of an upgrade, NO_ANSWER for none; None: it was not asked for."""
+        if link != self._link.number or self._link.phase in (Phase.CLOSED, Phase.WAITING):
             return
-        if self._link.phase is Phase.WAITING:
+        if self._link.phase is Phase.GREETING and code == _ABNORMAL and error is None:
+            refused = NO_ANSWER
+        if refused is not None and self._choice.refused(refused):
+            self._dial(now)
             return
+        if code == _POLICY and reason.startswith(_LATE_HELLO):
+            code = _ABNORMAL
         fault = error or self._last_error
         info = CLOSES.get(code)
         is_final = info is not None and not info.reconnect and code != 1000
@@ -167,7 +188,7 @@ class ClientCore:
     def _take(self, frame: frames.ServerFrame, now: float) -> None:
         match frame:
             case frames.Deliver():
-                self.consumer.delivered(frame)
+                self.consumer.delivered(frame, now)
             case frames.Published():
                 request = self._requests.pop(frame.id)
                 if isinstance(request, PublishRequest):
@@ -206,7 +227,8 @@ class ClientCore:
         else:
             self.consumer.restarted()
         self._session = frame.session
-        self._change("open")
+        self._choice.welcomed()
+        self._change("polling" if self._choice.is_polling else "open")
         if self._start_ticket is not None:
             self.effects.append(Resolve(self._start_ticket))
             self._start_ticket = None
@@ -224,7 +246,7 @@ class ClientCore:
     def _refused(self, frame: frames.ErrorFrame, now: float) -> None:
         error = error_for(frame.code, frame.message, frame.retry_ms)
         if self._link.phase is Phase.GREETING:
-            if error.info.retry:
+            if error.info.retry or error.message.startswith(_LATE_HELLO):
                 self._drop(self._link.number, _GOING_AWAY, error, now)
             else:
                 self._end(error, now)
@@ -310,7 +332,11 @@ class ClientCore:
 
     def _overdue(self, now: float) -> None:
         if self._link.phase is Phase.WAITING:
-            self.effects.append(Dial(self._link.dial(now)))
+            self._dial(now)
+            return
+        if self._link.phase is not Phase.OPEN and self._choice.refused(NO_ANSWER):
+            self.effects.append(Hangup(self._link.number, _GOING_AWAY))
+            self._dial(now)
             return
         what = {
             Phase.DIALING: "no connection in time",
@@ -359,6 +385,9 @@ class ClientCore:
     def _end(self, error: PushlaneError | None, now: float) -> None:
         is_wanted = self._close_by is not None
         reason = error or ConnectionLost("the client is closed")
+        if self._link.phase is Phase.OPEN and self._choice.is_polling:
+            for frame in self.consumer.surrender():
+                self._send(frame)
         if self._link.phase in (Phase.DIALING, Phase.GREETING, Phase.OPEN):
             self.effects.append(Hangup(self._link.number, 1000))
         self._link.close()

@@ -6,6 +6,7 @@ started.
 
 Leases end by the server's word or by our own clock, whichever is first: cut off from the server, a
 handler is cancelled when its lease must be over, since somebody else may have the message then.
+When polling there is no `start`: a lease runs from its delivery on.
 
 A subscribe whose answer was lost may have happened. It is asked again, and if the server does send
 messages for a number we don't know, they go back at once and that number is unsubscribed.
@@ -44,6 +45,7 @@ class Consumer:
         self._effects = effects
         self._random = random
         self.is_connected = False
+        self.is_polling = False
         self.subscriptions: dict[Subscription, None] = {}
         self._by_number: dict[int, Subscription] = {}
         self.clocks = Clocks(settings.extend_for_ms)
@@ -117,9 +119,10 @@ class Consumer:
             lease = ready.popleft()
             if lease.phase is Phase.RESERVED:
                 lease.phase = Phase.STARTED
-                self.clocks.start(lease, now)
-                subscription.starts.append(lease)
-                self._dirty[subscription] = None
+                if not self.is_polling:
+                    self.clocks.start(lease, now)
+                    subscription.starts.append(lease)
+                    self._dirty[subscription] = None
                 return lease
         return None
 
@@ -148,7 +151,8 @@ class Consumer:
             subscription.standing = Standing.ASKED
             yield frames.Subscribe(
                 requests.add(SubscribeRequest(subscription)), subscription.queue,
-                subscription.credit, subscription.ack, "explicit", subscription.lease_ms,
+                subscription.credit, subscription.ack,
+                "delivery" if self.is_polling else "explicit", subscription.lease_ms,
             )  # fmt: skip
         elif subscription.number is not None:
             number = subscription.number
@@ -160,7 +164,7 @@ class Consumer:
 
     # Frames received
 
-    def delivered(self, frame: frames.Deliver) -> None:
+    def delivered(self, frame: frames.Deliver, now: float) -> None:
         """Messages arrived."""
         subscription = self._by_number.get(frame.sub)
         if subscription is None:
@@ -170,10 +174,10 @@ class Consumer:
         elif subscription.ack == "none":
             self._delivered_unleased(subscription, frame)
         else:
-            self._delivered_leased(subscription, frame.messages)
+            self._delivered_leased(subscription, frame.messages, now)
 
     def _delivered_leased(
-        self, subscription: Subscription, messages: list[frames.DeliverMessage]
+        self, subscription: Subscription, messages: list[frames.DeliverMessage], now: float
     ) -> None:
         held, ready = subscription.held, subscription.ready
         is_live = subscription.standing is Standing.LIVE
@@ -182,6 +186,8 @@ class Consumer:
             if receipt is None or receipt in held:
                 continue
             lease = held[receipt] = Lease(subscription, message)
+            if self.is_polling:
+                self.clocks.start(lease, now)
             if is_live:
                 ready.append(lease)
             else:
@@ -286,6 +292,28 @@ class Consumer:
         subscription.retry_at = now + wait
         return True
 
+    # Polling
+
+    def room(self, number: int) -> int | None:
+        """How many messages of a subscription may come; None: it is over for good."""
+        subscription = self._by_number.get(number)
+        if subscription is None:
+            return None
+        if subscription.standing is not Standing.LIVE:
+            return 0
+        ready = len(subscription.ready)
+        if subscription.ack == "none":
+            return self._settings.buffered - ready
+        return min(subscription.credit - len(subscription.held), subscription.wanted - ready)
+
+    def surrender(self) -> Iterator[frames.Nack]:
+        """Give back what is in anybody's hands: the client ends, and no session ends with it."""
+        phases = (Phase.RESERVED, Phase.STARTED)
+        for number, subscription in self._by_number.items():
+            receipts = runs(lease for lease in subscription.held.values() if lease.phase in phases)
+            if receipts:
+                yield frames.Nack(number, receipts, delay_ms=0)
+
     # Connections
 
     def held(self) -> dict[str, list[str]]:
@@ -321,10 +349,13 @@ class Consumer:
         self.is_connected = True
         for number, receipts in lost.items():
             self.leases_lost(int(number), receipts)
-        for lease in self.clocks.running:
-            lease.subscription.starts.append(lease)
-            self._dirty[lease.subscription] = None
-        self.clocks.forgive(now)
+        if self.is_polling:  # only their extension tells what became of them
+            self.clocks.doubt(now)
+        else:
+            for lease in self.clocks.running:
+                lease.subscription.starts.append(lease)
+                self._dirty[lease.subscription] = None
+            self.clocks.forgive(now)
         for subscription in self.subscriptions:
             subscription.retry_at = 0.0
             if subscription.ready:

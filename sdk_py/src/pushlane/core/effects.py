@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from pushlane.wire.errors import PushlaneError
 
+from .choice import Transport
 from .lease import Lease
 from .subscription import Subscription
 
@@ -24,9 +25,13 @@ class Effect(Struct, gc=False):
 
 
 class Dial(Effect):
-    """Get a token, open a connection, then say `connected` or `lost`."""
+    """Get a token, open a connection, then say `connected` or `lost`.
+
+    With `poll` there is nothing to open: requests go out one by one (see poll.py).
+    """
 
     link: int
+    transport: Transport = "ws"
 
 
 class Send(Effect):

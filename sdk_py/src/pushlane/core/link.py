@@ -39,6 +39,7 @@ class Link:
         self.give_up_at: float | None = None
         """Only before the first welcome: when `connect` fails."""
         self.heartbeat_ms = DEFAULT_LIMITS.heartbeat_ms
+        """0: the server won't say anything unasked, and silence means nothing."""
         self.opened_at = 0.0
         self.reconnect_ms: int | None = None
         """What a goaway said, for the next connection only."""
@@ -47,11 +48,13 @@ class Link:
     def has_socket(self) -> bool:
         return self.phase in (Phase.GREETING, Phase.OPEN)
 
-    def dial(self, now: float) -> int:
+    def dial(self, now: float, *, is_upgrade_unsure: bool = False) -> int:
         """Begin an attempt."""
+        settings = self._settings
         self.number += 1
         self.phase = Phase.DIALING
-        self.until = now + self._settings.dial_ms
+        most = min(settings.dial_ms, settings.upgrade_ms) if is_upgrade_unsure else settings.dial_ms
+        self.until = now + most
         self.reconnect_ms = None
         return self.number
 
@@ -70,7 +73,8 @@ class Link:
     def heard(self, now: float) -> None:
         """Something came from the server."""
         if self.phase is Phase.OPEN:
-            self.until = now + self.heartbeat_ms * SILENCE
+            silence = self.heartbeat_ms * SILENCE
+            self.until = now + silence if silence else None
 
     def wait(self, now: float, retry_ms: int | None) -> None:
         """The connection or the attempt is lost: plan the next."""

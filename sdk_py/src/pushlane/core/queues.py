@@ -18,23 +18,24 @@ class Call(NamedTuple):
 
     method: str
     target: str
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | bytes | None = None
+    """An object, or its JSON."""
 
 
 def create(name: str, config: Mapping[str, Any]) -> Call:
-    return Call("PUT", _path(name), config)
+    return Call("PUT", queue_path(name), config)
 
 
 def get(name: str) -> Call:
-    return Call("GET", _path(name))
+    return Call("GET", queue_path(name))
 
 
 def update(name: str, changes: Mapping[str, Any]) -> Call:
-    return Call("PATCH", _path(name), changes)
+    return Call("PATCH", queue_path(name), changes)
 
 
 def delete(name: str) -> Call:
-    return Call("DELETE", _path(name) + _query(confirm=name))
+    return Call("DELETE", queue_path(name) + _query(confirm=name))
 
 
 def list_all(limit: int | None, after: str | None) -> Call:
@@ -42,34 +43,35 @@ def list_all(limit: int | None, after: str | None) -> Call:
 
 
 def stats(name: str) -> Call:
-    return Call("GET", _path(name, "stats"))
+    return Call("GET", queue_path(name, "stats"))
 
 
 def peek(name: str, limit: int | None) -> Call:
-    return Call("GET", _path(name, "peek") + _query(limit=limit))
+    return Call("GET", queue_path(name, "peek") + _query(limit=limit))
 
 
 def purge(name: str) -> Call:
-    return Call("POST", _path(name, "purge"), {})
+    return Call("POST", queue_path(name, "purge"), {})
 
 
 def pause(name: str) -> Call:
-    return Call("POST", _path(name, "pause"), {})
+    return Call("POST", queue_path(name, "pause"), {})
 
 
 def resume(name: str) -> Call:
-    return Call("POST", _path(name, "resume"), {})
+    return Call("POST", queue_path(name, "resume"), {})
 
 
 def redrive(name: str, options: Mapping[str, Any]) -> Call:
-    return Call("POST", _path(name, "redrive"), options)
+    return Call("POST", queue_path(name, "redrive"), options)
 
 
 def explain(name: str, id: str) -> Call:
-    return Call("GET", _path(name, "messages", id, "explain"))
+    return Call("GET", queue_path(name, "messages", id, "explain"))
 
 
-def _path(name: str, *rest: str) -> str:
+def queue_path(name: str, *rest: str) -> str:
+    """The path of a queue, or of something below it; raises BadRequest for a bad name."""
     check_queue_name(name)
     return "/".join(["/v1/queues", name, *(quote(part, safe="") for part in rest)])
 

@@ -22,6 +22,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     backoff_base_ms: int = 100
     """Before the n-th attempt (from 0) it waits a random part of base · 2^n, at most the max."""
     backoff_max_ms: int = 10 * SECOND
+    upgrade_ms: int = 3 * SECOND
+    """One attempt at a WebSocket where polling is the alternative: proxies may swallow it."""
+    upgrade_tries: int = 3
+    """Attempts in a row that were cut or stood still before it is polling."""
     stable_ms: int = 5 * SECOND
     """A connection that lived this long starts the backoff anew when it is lost."""
 
@@ -60,6 +64,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     """One HTTP request, from connecting to the last byte of its answer."""
     http_bytes: int = 64 * MIB
     """The largest HTTP answer we take."""
+    poll_wait_ms: int = 20 * SECOND
+    """How long a receive waits for messages: many proxies cut what is silent for 30 s."""
+    poll_requests: int = 8
+    """Requests under way at once when polling; receives that wait come on top, one for each
+    subscription."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -13,6 +13,7 @@ from pushlane.wire.errors import BadRequest
 
 DEFAULT_URL = "ws://127.0.0.1:8420"
 VARIABLE = "PUSHLANE_URL"
+TOKEN_VARIABLE = "PUSHLANE_TOKEN"
 _SOCKET = "/v1/ws"
 _TLS = {"ws": False, "http": False, "wss": True, "https": True}
 

@@ -1,7 +1,4 @@
-"""One HTTP/1.1 request and its answer over any byte stream, by h11.
-
-A connection serves one request: the client's HTTP calls are an administrator's, few and far apart.
-"""
+"""HTTP/1.1 requests and their answers over any byte stream, by h11."""
 
 from __future__ import annotations
 
@@ -10,31 +7,39 @@ from typing import Any
 import h11
 import msgspec
 
+from pushlane.core.answer import Answer
 from pushlane.core.queues import Call
 from pushlane.core.url import Endpoint
-from pushlane.wire.errors import CODES, ConnectionLost, Internal, PushlaneError, error_for
-
-_OK = range(200, 300)
-_BY_STATUS = {info.http_status: info.code for info in reversed(CODES.values())}
+from pushlane.wire.errors import ConnectionLost, Internal, Unauthorized
 
 
 class Exchange:
-    """A call under way: write `request`, feed `receive` until it says True, then take `result`."""
+    """A call under way: write `request`, feed `receive` until it says True, then take `result`.
 
-    def __init__(self, endpoint: Endpoint, call: Call, token: str | None, max_bytes: int) -> None:
+    A stream can carry another one afterwards, when it was made with `keep` and `is_reusable`.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, call: Call, token: str | None, max_bytes: int, *,
+        keep: bool = False,
+    ) -> None:  # fmt: skip
         self._connection = h11.Connection(h11.CLIENT)
         self._max_bytes = max_bytes
+        self._keep = keep
         self._status = 0
         self._body = bytearray()
-        self.request = self._make(endpoint, call, token)
+        self.has_begun = False
+        """Whether anything of the answer has come."""
+        try:
+            self.request = self._make(endpoint, call, token)
+        except (h11.LocalProtocolError, UnicodeError):  # which show what they refuse
+            raise Unauthorized("the token has characters that a header can't have") from None
 
     def _make(self, endpoint: Endpoint, call: Call, token: str | None) -> bytes:
-        headers = [
-            ("Host", endpoint.authority),
-            ("Accept", "application/json"),
-            ("Connection", "close"),
-        ]
-        body = b"" if call.body is None else msgspec.json.encode(call.body)
+        headers = [("Host", endpoint.authority), ("Accept", "application/json")]
+        if not self._keep:
+            headers.append(("Connection", "close"))
+        body = _bytes(call)
         if call.body is not None:
             headers.append(("Content-Type", "application/json"))
         if call.body is not None or call.method not in ("GET", "DELETE"):
@@ -51,6 +56,7 @@ class Exchange:
 
     def receive(self, data: bytes) -> bool:
         """Take what was read (nothing: the stream ended); True when the answer is complete."""
+        self.has_begun = self.has_begun or bool(data)
         try:
             self._connection.receive_data(data)
             while True:
@@ -68,22 +74,27 @@ class Exchange:
         except h11.RemoteProtocolError as fault:
             raise ConnectionLost(f"no whole HTTP answer: {fault}") from None
 
+    @property
+    def is_reusable(self) -> bool:
+        """Whether the stream may carry another request: both sides are done, and want to."""
+        states = self._connection.states
+        is_clean = not self._connection.trailing_data[0]
+        return is_clean and set(states.values()) == {h11.DONE}
+
+    @property
+    def answer(self) -> Answer:
+        """What the server answered."""
+        return Answer(self._status, bytes(self._body))
+
     def result(self) -> Any:
         """What the server answered, as plain Python objects; raises the error it answered with."""
-        try:
-            value = msgspec.json.decode(self._body) if self._body else None
-        except msgspec.DecodeError:
-            value = None
-        if self._status in _OK:
-            return value
-        raise _error_of(self._status, value)
+        answer = self.answer
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
 
 
-def _error_of(status: int, value: Any) -> PushlaneError:
-    error = value.get("error") if isinstance(value, dict) else None
-    if isinstance(error, dict) and isinstance(error.get("code"), str):
-        retry_ms = error.get("retry_ms")
-        message = str(error.get("message", ""))
-        return error_for(error["code"], message, retry_ms if isinstance(retry_ms, int) else None)
-    code = _BY_STATUS.get(status, "internal" if status >= 500 else "bad_request")
-    return error_for(code, f"the server answered HTTP {status}")
+def _bytes(call: Call) -> bytes:
+    if call.body is None or isinstance(call.body, bytes):
+        return call.body or b""
+    return msgspec.json.encode(call.body)

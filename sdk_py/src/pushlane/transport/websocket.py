@@ -15,6 +15,7 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
+from pushlane.core.choice import NO_ANSWER
 from pushlane.core.url import Endpoint
 from pushlane.wire.codec import Codec
 from pushlane.wire.errors import CODES, ConnectionLost, PushlaneError, Unavailable, error_for
@@ -62,6 +63,14 @@ class WebSocket:
         if isinstance(exc, InvalidStatus):
             return _error_for(exc.response)
         return ConnectionLost(f"no WebSocket there: {exc}")
+
+    @property
+    def refused(self) -> int | None:
+        """The HTTP status that came in place of an upgrade; None when the handshake succeeded."""
+        exc = self._protocol.handshake_exc
+        if exc is None:
+            return None if self._protocol.state is not State.CONNECTING else NO_ANSWER
+        return exc.response.status_code if isinstance(exc, InvalidStatus) else NO_ANSWER
 
     @property
     def close(self) -> tuple[int, str]:

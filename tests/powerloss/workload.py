@@ -92,7 +92,7 @@ BOUNDS = Bounds(
 LIMITS = Limits(
     checkpoint_bytes=160 << 10, finish_bytes=64 << 10, reserve_bytes=0, readers=1,
     spare_bytes=16 << 10, vacuum_bytes=16 << 10, sweep_bytes=4 << 10, sweep_rows=10,
-    idle_ms=2, tidy_ms=20,
+    rebuild_free_bytes=64 << 10, rebuild_bytes=400 << 10, idle_ms=2, tidy_ms=20,
 )  # fmt: skip
 """Small for the same reason: the log of the database is copied and started anew often."""
 

@@ -60,6 +60,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The same in rows."""
     vacuum_bytes: int = 1 * MIB
     """What one step gives back to the file system."""
+    rebuild_free_bytes: int = 256 * MIB
+    """Free space from which on steps get slow. Then, if no more than …"""
+    rebuild_bytes: int = 32 * MIB
+    """… this is left, it is written anew at once: a fraction of a second's work."""
     spare_bytes: int = 8 * MIB
     """Free space kept inside the file: what is dropped now makes room for what comes next."""
 

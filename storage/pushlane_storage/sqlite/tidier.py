@@ -55,7 +55,7 @@ class Tidier:
     def _give_back(self) -> bool:
         if not self._vacuum.due:
             return False
-        self._vacuum.step()
+        written = self._vacuum.step()
         self._stats.vacuums += 1
-        self._checkpointer.committed(self._limits.vacuum_bytes // 4)
+        self._checkpointer.committed(written)
         return True

@@ -1,28 +1,63 @@
-"""Giving space back: free pages go from the end of the file to the file system, in small steps."""
+"""Giving space back: free pages go from the end of the file to the file system, in small steps.
+
+For every page SQLite looks through the list of free pages, so a step takes longer the more of them
+there are: it is cut to what fits a few milliseconds. When a big file is nearly empty, what is left
+of it is written anew at once instead: that costs by what is left, not by what goes.
+"""
 
 import sqlite3
+import time
+from collections.abc import Callable
 
 from pushlane_storage.sqlite.connection import PAGE_BYTES
 from pushlane_storage.sqlite.limits import Limits
 
+SLOW_S, QUICK_S = 0.02, 0.005
+"""A step that takes longer is halved; one that takes less may grow again."""
+
 
 class Vacuum:
-    def __init__(self, connection: sqlite3.Connection, limits: Limits) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        limits: Limits,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._connection = connection
+        self._clock = clock
         self._spare = limits.spare_bytes // PAGE_BYTES
-        self._step = limits.vacuum_bytes // PAGE_BYTES
+        self._most = self._pages = limits.vacuum_bytes // PAGE_BYTES
+        self._much = limits.rebuild_free_bytes // PAGE_BYTES
+        self._few = limits.rebuild_bytes // PAGE_BYTES
 
     @property
     def free(self) -> int:
         """Free pages in the file."""
-        [pages] = self._connection.execute("PRAGMA freelist_count").fetchone()
-        assert isinstance(pages, int)
-        return pages
+        return self._count("freelist_count")
 
     @property
     def due(self) -> bool:
-        return self.free >= self._spare + self._step
+        return self.free >= self._spare + self._most
 
-    def step(self) -> None:
+    def step(self) -> int:
+        """Give some back; how many bytes were written for that, about."""
+        left = self._count("page_count") - self.free
+        if self.free >= self._much and left <= self._few:
+            self._connection.execute("VACUUM")
+            return left * PAGE_BYTES
+        began = self._clock()
         # It frees a page with every empty row that it yields: `execute` takes only the first.
-        self._connection.executescript(f"PRAGMA incremental_vacuum({self._step})")
+        self._connection.executescript(f"PRAGMA incremental_vacuum({self._pages})")
+        self._adapt(self._clock() - began)
+        return self._most * PAGE_BYTES // 4
+
+    def _adapt(self, took: float) -> None:
+        if took > SLOW_S:
+            self._pages = max(1, self._pages // 2)
+        elif took < QUICK_S:
+            self._pages = min(self._most, 2 * self._pages)
+
+    def _count(self, what: str) -> int:
+        [pages] = self._connection.execute(f"PRAGMA {what}").fetchone()
+        assert isinstance(pages, int)
+        return pages

@@ -174,7 +174,7 @@ async def growth(folder: Path, backlog: int, part: int) -> None:
         await Producers([small], random.Random(1)).run(1_000)
         total = 400_000 // min(part, 4)
         ratios = []
-        for _ in range(5):
+        for _ in range(7):
             base = await turnover([small], total)
             ratios.append(base / await turnover([big], total))
         ratio = statistics.median(ratios)

@@ -209,23 +209,17 @@ class Window:
     ) -> None:
         """Most of a backlog was never touched and is plain: then there is nothing to look up."""
         last = first + len(messages) - 1
+        size = None
         if (
             not bucket.state.voids
             and next(bucket.state.settled.gaps(first, last), None) == (first, last)
             and lane.entries.keys().isdisjoint(range(first, last + 1))
-            and not any(
-                message.key is not None
-                or message.headers is not None
-                or message.not_before
-                or message.expires_at
-                for message in messages
-            )
         ):
-            size = sum(len(message.body) for message in messages)
-            size += MESSAGE_OVERHEAD * len(messages)
-            self._admit_plain(lane, first, messages, size, now)
-        else:
+            size = _plain_size(messages)
+        if size is None:
             self._admit(lane, first, messages, bucket, now, wall)
+        else:
+            self._admit_plain(lane, first, messages, size, now)
 
     def _admit(
         self,
@@ -534,3 +528,18 @@ class Window:
 def _published_at(entry: Entry) -> int:
     assert entry.message is not None  # what is ready has its body
     return entry.message.published_at
+
+
+def _plain_size(messages: list[Message]) -> int | None:
+    """The size of messages that need no closer look; None when one of them does."""
+    size = MESSAGE_OVERHEAD * len(messages)
+    for message in messages:
+        if (
+            message.key is not None
+            or message.headers is not None
+            or message.not_before
+            or message.expires_at
+        ):
+            return None
+        size += len(message.body)
+    return size

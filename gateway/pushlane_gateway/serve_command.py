@@ -31,7 +31,7 @@ def serve(
     log_level: str | None = None,
     log_format: str | None = None,
     settings: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
-    print_config: Annotated[bool, Parameter(negative="")] = False,
+    print_config: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C.
 

@@ -21,7 +21,7 @@ FAILED, REFUSED, DAMAGED = 1, 2, 3
 
 store = App(name="store", help="Back up and restore the embedded store.")
 
-Json = Annotated[bool, Parameter(name="--json", negative="")]
+Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 
 
 @store.command

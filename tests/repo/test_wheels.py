@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import threading
 import tomllib
 import zipfile
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gateway.process import environment
 from tests.repo import ROOT
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -48,9 +50,9 @@ COMMANDS = "pushlane.commands"
 
 
 def run(*command: str | Path, cwd: Path, status: int = 0) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"UV_CACHE_DIR": str(Path(sys.prefix, "uv-cache"))}
-    environment.pop("PYTHONPATH", None)
-    result = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    variables = os.environ | {"UV_CACHE_DIR": str(Path(sys.prefix, "uv-cache"))}
+    variables.pop("PYTHONPATH", None)
+    result = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True)
     assert result.returncode == status, result.stdout + result.stderr
     return result
 
@@ -72,6 +74,26 @@ def install(built: Path, venv: Path, requirement: str) -> Path:
     options = ["--offline", f"--python={venv}", f"--find-links={built}", f"--constraint={lock}"]
     run(UV, "pip", "install", *options, requirement, cwd=built)
     return venv / "bin"
+
+
+def serve_once(pushlane: Path, folder: Path) -> str:
+    """Start a server and stop it; the line that it printed."""
+    server = subprocess.Popen(
+        [pushlane, "serve", "--listen", "127.0.0.1:0"],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    deadline = threading.Timer(60, server.kill)
+    deadline.start()
+    with server:
+        assert server.stdout is not None
+        ready = server.stdout.readline()
+        server.terminate()
+        assert server.wait() == 0
+    deadline.cancel()
+    return ready
 
 
 def top_level(names: Iterable[str]) -> set[str]:
@@ -104,7 +126,7 @@ def test_the_server_installs_and_runs(built: Path, tmp_path: Path) -> None:
     run(programs / "python", "-c", IMPORT_ALL, *packages, cwd=tmp_path)
     version = run(programs / "pushlane", "--version", cwd=tmp_path)
     assert version.stdout == f"pushlane {VERSION}\n"
-    run(programs / "pushlane", "serve", cwd=tmp_path, status=2)
+    assert serve_once(programs / "pushlane", tmp_path).startswith("ready on http://127.0.0.1:")
 
 
 def test_the_sdk_installs_alone(built: Path, tmp_path: Path) -> None:

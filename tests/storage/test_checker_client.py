@@ -107,6 +107,45 @@ def test_order_is_that_of_producers() -> None:
     assert not broken(client(overlapping, grant(2, "r2"), grant(1, "r1")))
 
 
+def test_order_holds_through_retries() -> None:
+    both = [*published(1, key="k"), *published(2, key="k"), grant(1, "r1"), grant(2, "r2")]
+    again = grant(1, "r3", E1 + 2, 2)
+    # The first may have ended or left unseen, but then nobody gets or acks it any more.
+    assert not broken(client(both, settle(20, "r2")))
+    assert broken(client(both, settle(20, "r2"), again)) == {"key_order"}
+    assert broken(client(both, settle(10, "r1"))) == {"key_order"}
+    leaving = [*settle(20, "r2"), stored(1), Stored(0, "q.dead")]
+    assert not broken(client(both, leaving))
+    assert not broken(client(both, settle(10, "r1", "ack", "lease_lost")))
+
+
+def test_an_ack_in_doubt_lets_the_next_one_of_its_key_pass() -> None:
+    one, two = [*published(1, key="k"), grant(1, "r1")], published(2, key="k")
+    asked, answered = settle(10, "r1")
+    assert not broken(client(one, two, asked, grant(2, "r2"), answered))
+    again = grant(1, "r3", E1 + 2, 2)
+    assert broken(client(one, two, asked, grant(2, "r2"), again)) == {"key_order"}
+    # Granted again before: then the ack was not taken, and the key is not free.
+    held = client(one, two, asked, again, grant(2, "r2"), settle(11, "r3"))
+    assert broken(held) == {"key_order"}
+
+
+def test_what_left_for_the_dead_letters_holds_up_nobody() -> None:
+    both = [*published(1, key="k"), *published(2, key="k"), grant(1, "r1")]
+    left = [*settle(10, "r1", "reject"), grant(2, "r2"), *settle(20, "r2")]
+    there = grant(1, "r3", queue="q.dead", id="x1")
+    assert not broken(client(both, left, there, settle(30, "r3"), DUMPED))
+    redriven = Allow(0, "q.dead", "redriven")
+    back = grant(1, "r4", id="m9", fence=E1 + 9)
+    assert not broken(client(redriven, both, left, there, back, settle(40, "r4")))
+
+
+def test_a_predecessors_late_delivery_says_nothing_of_the_order() -> None:
+    one, two = published(1, key="k"), published(2, key="k")
+    newer = [grant(1, "r1", E2 + 1), grant(2, "r2", E1 + 5), *settle(10, "r1")]
+    assert not broken(client(one, two, newer))
+
+
 # lost
 
 
@@ -137,6 +176,13 @@ def test_dead_letters_must_be_looked_at_before_a_message_is_lost() -> None:
     nowhere = QueueSet(0, "q", dead_letter="")
     assert not broken(client(nowhere, OUT, stored()))
     assert broken(client(nowhere, published(1), stored())) == {"lost"}
+
+
+@pytest.mark.parametrize(
+    "excuse", [Allow(0, "q.dead", "purged"), QueueSet(0, "q.dead", overflow="drop_oldest")]
+)
+def test_what_may_have_ended_among_the_dead_letters_is_excused(excuse: Event) -> None:
+    assert not broken(client(excuse, OUT, DUMPED))
 
 
 def test_a_dead_letter_shows_itself_in_its_queue() -> None:

@@ -24,8 +24,18 @@ _HEAD = ("ID", "NAME", "TENANT", "MAY", "CREATED", "EXPIRES")
 
 app = App(name="token", help="Make, list and revoke API keys.")
 
-Allow = Annotated[list[str], Parameter(name="--allow", help="A right, such as publish:orders*.")]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
+Allow = Annotated[
+    list[str],
+    Parameter(
+        name="--allow",
+        negative="",
+        help="A right, ACTION:PATTERN; may be given several times. Actions are publish, consume, "
+        "manage and admin; a pattern is a queue's name, its beginning with a star, or a star.",
+    ),
+]
+Json = Annotated[
+    bool, Parameter(name="--json", negative="", show_default=False, help="Print JSON.")
+]
 Config = Annotated[str | None, Parameter(name="--config", help="The server's pushlane.toml.")]
 Data = Annotated[str | None, Parameter(name="--data", help="The server's data folder.")]
 KeysFile = Annotated[str | None, Parameter(name="--keys-file", help="The file of keys itself.")]
@@ -34,6 +44,7 @@ KeysFile = Annotated[str | None, Parameter(name="--keys-file", help="The file of
 @app.command
 def create(
     name: str,
+    /,
     *,
     allow: Allow,
     tenant: str = "default",
@@ -44,6 +55,10 @@ def create(
     keys_file: KeysFile = None,
 ) -> None:
     """Make a key. It is shown this once: the server keeps only its hash.
+
+    pushlane token create shop --allow 'publish:orders*' --expires-in 90d
+
+    From the first key on, everybody needs one. Clients take it from PUSHLANE_TOKEN.
 
     Parameters
     ----------
@@ -105,6 +120,7 @@ def list_keys(
 @app.command
 def revoke(
     id: str,
+    /,
     *,
     json: Json = False,
     config: Config = None,
@@ -154,6 +170,8 @@ def _faults() -> Iterator[None]:
     except BrokenKeyFile as error:
         _note(str(error))
         sys.exit(1)
+    except BrokenPipeError:
+        raise  # nobody reads our output: no fault of a file
     except OSError as error:
         _note(f"{error.filename}: {error.strerror}; run it as the user that the server runs as")
         sys.exit(1)

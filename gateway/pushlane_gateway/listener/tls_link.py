@@ -40,6 +40,7 @@ class TlsLink(Link):
                 await self.send_all(b"", stall_ms)
                 await self.wait_readable()
             await self.send_all(b"", stall_ms)
+            self._empty = False  # what came with the end of the handshake waits to be decrypted
         except (ssl.SSLError, LinkLost) as error:
             with contextlib.suppress(LinkLost):
                 self._push()  # the alert that tells the client why

@@ -16,10 +16,17 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from pushlane.commands.pipe import forget_output, nobody_reads
+
 if TYPE_CHECKING:
     from cyclopts import App
 
 COMMANDS = "pushlane.commands"
+
+HELP = """Pushlane, a WebSocket push-delivery queue.
+
+Start a server with `pushlane serve`; then `pushlane publish orders hello` stores a message, and
+`pushlane consume orders` takes it. `pushlane COMMAND --help` tells more."""
 
 
 def build_app() -> App:
@@ -27,7 +34,7 @@ def build_app() -> App:
 
     app = App(
         name="pushlane",
-        help="Pushlane, a WebSocket push-delivery queue.",
+        help=HELP,
         version=f"pushlane {metadata.version('pushlane')}",
     )
     for entry in metadata.entry_points(group=COMMANDS):
@@ -42,4 +49,21 @@ def main() -> None:
         if missing.name != "cyclopts":
             raise
         sys.exit("pushlane: the command line is not installed: pip install 'pushlane[cli]'")
-    app(sys.argv[1:])
+    sys.exit(_run(app))
+
+
+def _run(app: App) -> str | int | None:
+    """What the command hands to sys.exit."""
+    code: str | int | None = 0
+    try:
+        try:
+            app(sys.argv[1:])
+        except SystemExit as end:
+            code = end.code
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not nobody_reads():
+            raise
+        forget_output()
+    return code

@@ -4,7 +4,8 @@ Which rules apply follows from what the history knows:
 - With the server's events (`begin` says `server`, or there is no `begin`) all rules apply. Voids,
   ends, transfers and every `open` must be there: a history that leaves them out is found guilty.
 - Clients' histories (`begin` says `client`) obey phantom, unacked_unknown, dedup, stale_settle,
-  grant_after_ack, fence (no two grants with one), key_order (as producers know the order),
+  grant_after_ack, fence (no two grants with one), key_order (as producers know the order, and
+  where a message that was overtaken is granted or acked later: it had not ended unseen),
   attempts (the limit), credit, bounds, drain, malformed; and lost, for messages that nothing
   unseen can have ended: queues with `allow`, an overflow policy, subscriptions without acks,
   messages with a time to live, and dead letters that were not dumped are excused.

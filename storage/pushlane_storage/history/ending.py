@@ -113,7 +113,7 @@ class Ending:
             if m is None:
                 continue
             m.stored = True
-            if m.passed:
+            if m.passed and self._ledger.server:  # else it may be leaving
                 self._ledger.violate("key_order", "a later message of its key was granted", m)
             if q.drained:
                 self._ledger.violate("drain", "stored in a queue that is said to be empty", m)
@@ -214,15 +214,13 @@ class Ending:
         if not q.dead_letter or q.name in letters:  # it has no dead letters to look into
             unseen = m.grants > 0
         else:
-            unseen = dead is None or not dead.dumped
-        return bool(
-            q.allowed
-            or q.at_most_once
-            or q.config.overflow != "reject"
-            or _expires(m)
-            or (m.pub is not None and m.pub.moved)
-            or unseen
-        )
+            unseen = dead is None or not dead.dumped or _forgets(dead)
+        return bool(_forgets(q) or _expires(m) or (m.pub is not None and m.pub.moved) or unseen)
+
+
+def _forgets(q: Queue) -> bool:
+    """Whether messages may end there without anybody's ack."""
+    return bool(q.allowed) or q.at_most_once or q.config.overflow != "reject"
 
 
 def _expires(m: Msg) -> bool:

@@ -339,6 +339,8 @@ class Leasing:
             ledger.violate("stale_settle", "acked under a voided or superseded receipt", m, e)
         elif m.ended < 0:  # else the server's own event, or another answer, came first
             m.trail.append(e)
+            if m.overtaken and not ledger.redriven_unseen:
+                ledger.violate("key_order", "a later one of its key was granted before its ack", m)
             ledger.end(self._queues[m.queue], m, ACKED)
 
     def _returned(self, m: Msg, settle: Settle, e: Verdict) -> None:

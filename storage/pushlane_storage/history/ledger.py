@@ -116,6 +116,8 @@ class Msg(msgspec.Struct, gc=False):
     rejected: bool = False
     passed: bool = False
     """A later message of its key was granted: its ack in doubt must have been taken."""
+    overtaken: bool = False
+    """… and there was none: it ended or left unseen, or its key's order is broken."""
     leaving: Leaving | None = None
     targets: dict[str, str] | None = None
     """Where it is leaving to, and its id there (empty until it is stored there)."""
@@ -128,7 +130,7 @@ class KeyOrder(msgspec.Struct, gc=False):
     """The messages of one key of one queue."""
 
     waiting: deque[Msg]
-    """Not ended, by seq."""
+    """Not ended, by seq; in clients' histories by when they were answered."""
     high: int = 0
     """The greatest seq that was granted."""
     asked: int = 0
@@ -290,6 +292,11 @@ class Ledger:
             waiting.append(m)
         else:  # rare: acknowledged, or first seen, out of order
             order.waiting = deque(sorted((*waiting, m), key=lambda m: m.seq))
+
+    def enqueue_answered(self, q: Queue, m: Msg) -> None:
+        """The same where nobody sees a seq: behind all that were answered before."""
+        if m.key is not None and not m.answered and not m.transferred:
+            self.order(q, m.key).waiting.append(m)
 
     def order(self, q: Queue, key: str) -> KeyOrder:
         order = q.keys.get(key)

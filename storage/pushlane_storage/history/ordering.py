@@ -14,11 +14,13 @@ class Ordering:
         """A message with a key is granted."""
         ledger = self._ledger
         order = ledger.order(q, key)
-        # Clients can't tell in which order deliveries left that wait for no ack.
-        if not (m.grants or m.transferred) and (ledger.server or not e.ack_none):
-            self._as_asked(order, m, e)
         if not ledger.server:
+            # Clients can't tell in which order deliveries left that wait for no ack.
+            if not (m.transferred or e.ack_none):
+                self._as_seen(order, m, e)
             return
+        if not (m.grants or m.transferred):
+            self._as_asked(order, m, e)
         if not m.seq:
             m.seq = e.seq
             ledger.enqueue(q, m)
@@ -42,6 +44,31 @@ class Ordering:
                     return
                 ahead.passed = True
             waiting.popleft()
+
+    def _as_seen(self, order: KeyOrder, m: Msg, e: Grant) -> None:
+        """Order as clients can prove that it was broken.
+
+        Whatever was answered before this one was asked for has ended or left by now, perhaps
+        unseen. Its next grant, or an ack that is asked for only now, shows that it had not.
+        """
+        if e.fence >> EPOCH_SHIFT < order.epoch:
+            return  # a predecessor's delivery, late or void: it says nothing of the order
+        if not m.grants:
+            self._as_asked(order, m, e)
+        elif m.passed and not self._ledger.redriven_unseen:
+            message = "granted again after a later one of its key"
+            self._ledger.violate("key_order", message, m)
+        assert m.pub is not None, "a message with a key is one whose publish is known"
+        waiting = order.waiting
+        while waiting and waiting[0].ended >= 0:
+            waiting.popleft()
+        for ahead in waiting:
+            if ahead.answered > m.pub.asked:
+                return
+            if ahead is not m and ahead.ended < 0 and not ahead.passed:
+                ahead.passed = True
+                ahead.overtaken = not (ahead.doubt or ahead.reject_asked)
+                ahead.trail.append(e)
 
     def _as_asked(self, order: KeyOrder, m: Msg, e: Grant) -> None:
         """Order as producers know it, also where nobody sees a seq.

@@ -64,6 +64,8 @@ class Publishing:
                 self._bind(q, m, pub, e)
         else:
             self._answered_known(q, m, pub, e)
+        if not ledger.server:
+            ledger.enqueue_answered(q, m)
         m.acked = True
         m.fresh = m.fresh or not e.duplicate
         m.answered = ledger.answers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,29 @@ async def test_http_and_websocket_over_tls(files: Files) -> None:
         assert await client.frame() == (TEXT, b"a" * 3_000_000)
         await client.send(close(1000))
         assert await client.closed_with() == (1000, "")
+
+
+async def test_a_request_that_comes_with_the_end_of_the_handshake_is_heard(files: Files) -> None:
+    async with listening(certificates=files.open()) as rig:
+        stream = await trio.open_tcp_stream("127.0.0.1", rig.port)
+        heard, said = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = files.trust.wrap_bio(heard, said, server_hostname="localhost")
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await stream.send_all(said.read())
+                heard.write(await stream.receive_some())
+        tls.write(get("/hello"))
+        await stream.send_all(said.read())
+        answer = b""
+        with trio.fail_after(5):
+            while b"hello you" not in answer:
+                heard.write(await stream.receive_some())
+                with suppress(ssl.SSLWantReadError):
+                    answer += tls.read()
+        await stream.aclose()
 
 
 async def test_a_slow_reader_over_tls_gets_all(files: Files) -> None:

@@ -108,10 +108,11 @@ def test_a_program_that_fails_gets_the_message_again(machine: Machine) -> None:
     assert machine("consume", "orders", "--idle", "0.5") == ""
 
 
-def test_a_reader_that_leaves_is_no_fault(machine: Machine) -> None:
+@pytest.mark.parametrize("exec", ["", "--exec 'cat; echo'"])
+def test_a_reader_that_leaves_is_no_fault(machine: Machine, exec: str) -> None:
     machine.start()
     machine("publish", "orders", *map(str, range(50)))
-    script = f"{PUSHLANE} consume orders | head -n 1; exit ${{PIPESTATUS[0]}}"
+    script = f"{PUSHLANE} consume orders {exec} | head -n 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=machine.folder,
@@ -121,6 +122,9 @@ def test_a_reader_that_leaves_is_no_fault(machine: Machine) -> None:
         timeout=60,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
+    stats = json.loads(machine("queue", "stats", "orders", "--json"))
+    assert stats["acked"] + stats["retrying"] + stats["ready"] == 50
+    assert stats["retrying"] <= 1, "only the one that could not be printed has failed"
 
 
 def test_an_interrupt_ends_it_and_gives_back_what_it_holds(machine: Machine) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pushlane.wire.errors import Conflict, Forbidden, NotFound
+from pushlane.wire.errors import BadRequest, Conflict, Forbidden, NotFound
 from tests.sdk.commands.shell import Shell
 
 ROW = {"name": "orders", "version": 2, "config": {"lease_ms": 30000, "dead_letter": None}}
@@ -176,3 +176,13 @@ def test_errors_of_the_server(shell: Shell, error: Exception, code: int) -> None
     shell.client.queues.answers["get"] = error
     assert shell("queue", "show", "orders", status=code) == ""
     assert str(error) in shell.err
+
+
+@pytest.mark.parametrize("command", ["create", "update"])
+def test_who_mistypes_a_key_is_told_where_they_stand(shell: Shell, command: str) -> None:
+    shell.client.queues.answers[command] = BadRequest("Object contains unknown field `lease`")
+    shell("queue", command, "orders", "lease=1", status=2)
+    assert "unknown field `lease`; `pushlane queue show NAME` lists the keys" in shell.err
+    shell.client.queues.answers[command] = BadRequest("lease_ms is 0: at least 1")
+    shell("queue", command, "orders", "lease_ms=0", status=2)
+    assert "queue show" not in shell.err

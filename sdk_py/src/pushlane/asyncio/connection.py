@@ -74,7 +74,8 @@ class Connection(asyncio.Protocol):
 
     def write(self) -> None:
         """Write what gathered; close the stream when both sides said so."""
-        assert self._transport is not None
+        if self._transport is None:
+            return  # TLS is not agreed on yet, or never will be
         data = self._socket.data_to_send()
         if data:
             self._transport.write(data)

@@ -8,8 +8,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pushlane.commands.exits import fail
+from pushlane.commands.output import FLAG
 
-Yes = Annotated[bool, Parameter(name="--yes", negative="", help="Don't ask.")]
+Yes = Annotated[bool, Parameter(name="--yes", help="Don't ask."), FLAG]
 Confirm = Annotated[
     str | None, Parameter(name="--confirm", help="The name once more, instead of being asked.")
 ]

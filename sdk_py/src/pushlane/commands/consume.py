@@ -14,6 +14,7 @@ from cyclopts import Parameter
 
 from pushlane.commands.exits import fail
 from pushlane.commands.output import Advance, Json, note, progress
+from pushlane.commands.pipe import nobody_reads
 from pushlane.commands.server import HERE, Server
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ CREDIT = 64
 
 def consume(
     queue: str,
+    /,
     *,
     max: Annotated[int | None, Parameter(name="--max")] = None,
     exec: Annotated[str | None, Parameter(name="--exec")] = None,
@@ -37,10 +39,13 @@ def consume(
 ) -> None:
     """Take messages of a queue and print their bodies, until interrupted.
 
+    A message is acked once it is printed, or once the program of --exec has ended with 0: then it
+    is gone. To look without taking: pushlane queue peek.
+
     Parameters
     ----------
     queue
-        The queue's name.
+        The queue's name. One that is not there yet is made, and waited on.
     max
         End after so many messages.
     exec
@@ -50,7 +55,8 @@ def consume(
     idle
         End when nothing came for so many seconds.
     lease_ms
-        How long a message may take without a word from us; the queue's own unless given.
+        How long a message is ours before it goes to somebody else; it is extended while --exec
+        runs. The queue's own unless given.
     json
         Print (or hand over) whole messages as JSON, one a line, instead of bodies.
     """
@@ -130,6 +136,8 @@ class _Taker:
         from pushlane.commands.program import run_program
 
         status = await run_program(command, text, environment(message, self._queue))
+        if status != 0 and nobody_reads():
+            raise BrokenPipeError  # the next ones would fail like this one
         if status != 0:
             raise Failed(f"`{command}` ended with {status}")
 

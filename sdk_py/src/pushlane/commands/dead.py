@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 
 from pushlane.commands.confirm import Confirm, Yes, confirm
 from pushlane.commands.exits import fail
-from pushlane.commands.output import Json, print_json
+from pushlane.commands.output import FLAG, Json, print_json
 from pushlane.commands.queue import show_messages
 from pushlane.commands.server import HERE, Server
 
@@ -21,14 +21,21 @@ if TYPE_CHECKING:
 
 DEAD = ".dead"
 
-app = App(name="dead", help="List, redrive and purge dead letters.")
+app = App(
+    name="dead",
+    help="List, redrive and purge dead letters: messages that failed too often, expired or were "
+    "rejected. QUEUE is the queue that they come from.",
+)
+
+Queue = Annotated[str, Parameter(help="The queue that they come from, or a dead-letter queue.")]
 
 
 @app.command(name="list")
 def list_dead(
-    queue: str,
+    queue: Queue,
+    /,
     *,
-    max: Annotated[int, Parameter(name="--max")] = 100,
+    max: Annotated[int, Parameter(name="--max", help="At most so many.")] = 100,
     json: Json = False,
     server: Server = HERE,
 ) -> None:
@@ -48,11 +55,12 @@ def list_dead(
 
 @app.command
 def redrive(
-    queue: str,
+    queue: Queue,
+    /,
     *,
     max: Annotated[int | None, Parameter(name="--max")] = None,
     to: str | None = None,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    dry_run: Annotated[bool, FLAG] = False,
     json: Json = False,
     server: Server = HERE,
 ) -> None:
@@ -84,7 +92,8 @@ def redrive(
 
 @app.command
 def purge(
-    queue: str,
+    queue: Queue,
+    /,
     *,
     yes: Yes = False,
     confirmed: Confirm = None,

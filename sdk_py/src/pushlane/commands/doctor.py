@@ -14,10 +14,8 @@ from importlib import metadata
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from cyclopts import Parameter
-
 from pushlane.commands.exits import FAILED
-from pushlane.commands.output import Json, print_json
+from pushlane.commands.output import FLAG, Json, print_json
 from pushlane.commands.server import CONNECT_MS, HERE, Server
 
 if TYPE_CHECKING:
@@ -49,11 +47,14 @@ def doctor(
     *,
     config: str | None = None,
     data: str | None = None,
-    client_only: Annotated[bool, Parameter(negative="")] = False,
+    client_only: Annotated[bool, FLAG] = False,
     json: Json = False,
     server: Server = HERE,
 ) -> None:
     """Check the connection to the server and, where it is installed, the server's own machine.
+
+    Everything is looked at and told, line by line; what failed says what to do next. Ends with 1
+    when something failed, with 0 otherwise, warnings or not.
 
     Parameters
     ----------

@@ -31,8 +31,13 @@ _BY_CODE = {
     "not_found": 5,
 }
 _ADVICE = {
-    "connection_lost": "Is the server running, and is this its address? See --url and PUSHLANE_URL",
-    "unauthorized": "Set PUSHLANE_TOKEN or give --token-file; `pushlane token create` makes tokens",
+    "bad_request": "",  # the message says what is wrong, and here nobody wrote a request
+    "connection_lost": "Is the server running there (`pushlane serve` starts one)? --url or "
+    "PUSHLANE_URL give another address, `pushlane doctor` looks closer",
+    "unauthorized": "Set PUSHLANE_TOKEN or give --token-file; on the server's machine "
+    "`pushlane token create` makes a key",
+    "forbidden": "Use a key with that right: `pushlane token create` makes one",
+    "not_found": "`pushlane queue list` shows the queues there are",
 }
 
 
@@ -43,7 +48,9 @@ def exit_code(error: PushlaneError) -> int:
 def explain_error(error: PushlaneError) -> str:
     """What went wrong, and the next step, in one line."""
     advice = _ADVICE.get(error.code, error.info.advice)
-    return f"{error.code}: {error}. {advice}"
+    if error.code == "not_found" and "queue" not in str(error):
+        advice = "An id is what `pushlane publish` printed"
+    return f"{error.code}: {error}. {advice}" if advice else f"{error.code}: {error}"
 
 
 def fail(text: str, code: int = WRONG) -> NoReturn:

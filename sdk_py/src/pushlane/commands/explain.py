@@ -6,7 +6,7 @@ from pushlane.commands.output import Json
 from pushlane.commands.server import HERE, Server
 
 
-def explain(queue: str, id: str, *, json: Json = False, server: Server = HERE) -> None:
+def explain(queue: str, id: str, /, *, json: Json = False, server: Server = HERE) -> None:
     """Say where a message stands, since when, and why.
 
     Parameters

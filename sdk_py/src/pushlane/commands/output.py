@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
+FLAG = Parameter(negative="", show_default=False)
+"""What is off unless it is given."""
+Json = Annotated[bool, Parameter(name="--json", help="Print JSON."), FLAG]
 
 MANY = 100
 """From so many things on there is a progress bar."""

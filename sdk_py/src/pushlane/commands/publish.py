@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from pushlane.commands.exits import FAILED, explain_error, fail
-from pushlane.commands.output import Advance, Json, note, print_json, progress
+from pushlane.commands.output import FLAG, Advance, Json, note, print_json, progress
 from pushlane.commands.server import HERE, Server
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ MAX_TOLD = 10
 
 def publish(
     queue: str,
+    /,
     *bodies: Annotated[str, Parameter(name="BODY", allow_leading_hyphen=True)],
-    text: Annotated[bool, Parameter(negative="")] = False,
+    text: Annotated[bool, FLAG] = False,
     key: str | None = None,
     dedup: str | None = None,
     priority: int | None = None,
@@ -36,12 +37,14 @@ def publish(
 ) -> None:
     """Publish messages, and print their ids once they are stored.
 
-    A BODY that is JSON goes as JSON, else as a string. `-` reads a message a line from stdin.
+    pushlane publish orders '{"id": 1}' stores one message, pushlane publish orders a b c three.
 
     Parameters
     ----------
     queue
-        The queue's name, or topic:NAME.
+        The queue's name. One that is not there yet is made.
+    bodies
+        A message: JSON where it is JSON, else a string. - reads a message a line from stdin.
     text
         Every BODY is a string, also one that looks like JSON.
     key
@@ -51,9 +54,9 @@ def publish(
     priority
         0 to 9, higher first; 4 unless given.
     delay_ms
-        Deliver it this much later.
+        Deliver it this many milliseconds later.
     ttl_ms
-        Drop it when nobody took it for this long.
+        To the dead letters when nobody took it for this many milliseconds.
     header
         NAME=VALUE; may be given several times.
     """
@@ -82,7 +85,9 @@ def publish(
 
     tally = run(server, command)
     if tally.failed:
-        note(f"{tally.failed} of {tally.failed + tally.stored} failed")
+        total = tally.failed + tally.stored
+        if total > 1:
+            note(f"{tally.failed} of {total} failed")
         sys.exit(tally.code)
 
 

@@ -21,22 +21,33 @@ PAGE = 500
 
 app = App(name="queue", help="Make, change and look at queues.")
 
-Settings = Annotated[str, Parameter(name="KEY=VALUE", allow_leading_hyphen=True)]
-Limit = Annotated[int, Parameter(name="--max")]
+Settings = Annotated[
+    str,
+    Parameter(
+        name="KEY=VALUE",
+        allow_leading_hyphen=True,
+        help="Such as lease_ms=60000, max_attempts=3, backoff_base_ms=500, dead_letter=failed, "
+        "max_messages=1000; null brings a default back. `pushlane queue show` lists all keys, and "
+        "docs/configuration.md explains them under [queues.template].",
+    ),
+]
+Limit = Annotated[int, Parameter(name="--max", help="At most so many.")]
+Name = Annotated[str, Parameter(help="The queue's name.")]
+Id = Annotated[str, Parameter(help="The message's id, as publish printed it.")]
 
 
 @app.command
-def create(name: str, *settings: Settings, json: Json = False, server: Server = HERE) -> None:
-    """Make a queue, or replace its configuration: pushlane queue create orders max_attempts=3.
+def create(name: Name, /, *settings: Settings, json: Json = False, server: Server = HERE) -> None:
+    """Make a queue, or replace its configuration; what is not given gets its default.
 
-    What is not given gets its default.
+    pushlane queue create orders max_attempts=3
     """
     config = read_settings(settings)
-    _show(server, json, lambda queues: queues.create(name, **config))
+    _show(server, json, lambda queues: _configured(queues.create(name, **config)))
 
 
 @app.command
-def show(name: str, *, json: Json = False, server: Server = HERE) -> None:
+def show(name: Name, /, *, json: Json = False, server: Server = HERE) -> None:
     """Show a queue's configuration."""
     _show(server, json, lambda queues: queues.get(name))
 
@@ -56,17 +67,21 @@ def list_queues(*, json: Json = False, server: Server = HERE) -> None:
 
 
 @app.command
-def update(name: str, *settings: Settings, json: Json = False, server: Server = HERE) -> None:
-    """Change some of a queue's configuration: pushlane queue update orders lease_ms=60000."""
+def update(name: Name, /, *settings: Settings, json: Json = False, server: Server = HERE) -> None:
+    """Change some of a queue's configuration; the rest stays.
+
+    pushlane queue update orders lease_ms=60000
+    """
     changes = read_settings(settings)
     if not changes:
         fail("what should change? Give KEY=VALUE, such as lease_ms=60000")
-    _show(server, json, lambda queues: queues.update(name, **changes))
+    _show(server, json, lambda queues: _configured(queues.update(name, **changes)))
 
 
 @app.command
 def delete(
-    name: str,
+    name: Name,
+    /,
     *,
     yes: Yes = False,
     confirmed: Confirm = None,
@@ -86,32 +101,33 @@ def delete(
 
 @app.command
 def purge(
-    name: str,
+    name: Name,
+    /,
     *,
     yes: Yes = False,
     confirmed: Confirm = None,
     json: Json = False,
     server: Server = HERE,
 ) -> None:
-    """Drop all messages of a queue. It asks for the name once more."""
+    """Drop all messages of a queue that nobody holds. It asks for the name once more."""
     confirm(name, f"all messages of {name}", yes, confirmed)
     _do(server, json, f"purged {name}", lambda queues: queues.purge(name))
 
 
 @app.command
-def pause(name: str, *, json: Json = False, server: Server = HERE) -> None:
+def pause(name: Name, /, *, json: Json = False, server: Server = HERE) -> None:
     """Deliver nothing of a queue until it is resumed; publishing goes on."""
     _do(server, json, f"paused {name}", lambda queues: queues.pause(name))
 
 
 @app.command
-def resume(name: str, *, json: Json = False, server: Server = HERE) -> None:
-    """Deliver again."""
+def resume(name: Name, /, *, json: Json = False, server: Server = HERE) -> None:
+    """Deliver again after a pause."""
     _do(server, json, f"resumed {name}", lambda queues: queues.resume(name))
 
 
 @app.command
-def peek(name: str, *, max: Limit = 10, json: Json = False, server: Server = HERE) -> None:
+def peek(name: Name, /, *, max: Limit = 10, json: Json = False, server: Server = HERE) -> None:
     """Look at the next messages without taking them."""
     from pushlane.commands.run import run
 
@@ -122,15 +138,30 @@ def peek(name: str, *, max: Limit = 10, json: Json = False, server: Server = HER
 
 
 @app.command
-def explain(name: str, id: str, *, json: Json = False, server: Server = HERE) -> None:
+def explain(name: Name, id: Id, /, *, json: Json = False, server: Server = HERE) -> None:
     """Say where a message stands, since when, and why."""
     _show(server, json, lambda queues: queues.explain(name, id))
 
 
 @app.command
-def stats(name: str, *, json: Json = False, server: Server = HERE) -> None:
-    """Show how many messages are ready, leased, delayed, …"""
+def stats(name: Name, /, *, json: Json = False, server: Server = HERE) -> None:
+    """Show how many messages are ready, leased, delayed, … and how many have ended.
+
+    What has ended is counted since the server opened the queue.
+    """
     _show(server, json, lambda queues: queues.stats(name))
+
+
+async def _configured(call: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    """The queue; who mistyped a key is told where they stand."""
+    from pushlane.wire.errors import BadRequest
+
+    try:
+        return await call
+    except BadRequest as error:
+        if "unknown field" not in str(error):
+            raise
+        raise BadRequest(f"{error}; `pushlane queue show NAME` lists the keys") from error
 
 
 def read_settings(texts: Sequence[str]) -> dict[str, Any]:

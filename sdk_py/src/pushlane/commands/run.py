@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pushlane.commands.exits import INTERRUPTED, exit_code, explain_error, fail
 from pushlane.commands.server import Server
@@ -30,14 +28,5 @@ def run(server: Server, command: Callable[[Client], Awaitable[T]]) -> T:
         return asyncio.run(main())
     except PushlaneError as error:
         fail(explain_error(error), exit_code(error))
-    except BrokenPipeError:
-        _leave_quietly()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-
-
-def _leave_quietly() -> NoReturn:
-    """Nobody reads our output any more, as with `| head`; that is no fault."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(0)

@@ -1,0 +1,201 @@
+"""A campaign: a server under load is killed and stopped again and again; then calm, and a drain.
+
+Rounds come in an order that the seed decides. A kill is followed by a restart at once, now and
+then by another kill before the server is ready. A stop lasts longer than a lease: of the server,
+or of a process with consumers. Afterwards producers stop, consumers are well, and everything must
+drain; the histories of all processes together are the judge's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from pushlane_storage.history import event as history
+from tests.crash.child import Child
+from tests.crash.load import CONFIGS, LEASE_MS, QUEUES, WORK
+from tests.crash.node import REPOSITORY, Node, milliseconds
+from tests.crash.recorder import Recorder
+
+READY_MS = 3_000
+STOP_S = 2.5 * LEASE_MS / 1000
+BUSY, BUSY_S = 50, 20.0
+"""So many acks show that the clients are at work; they must come within that time."""
+PAUSE_S = (0.0, 0.6)
+UNAWARES = 0.15
+"""The share of rounds that don't wait for that."""
+EARLY = 0.1
+"""The share of kills that are followed by another one before the server is ready."""
+EARLY_S = 1.0
+DRAIN_S = 60.0
+END_S = 60.0
+DRIVER = 0
+"""The driver's own part of the history."""
+
+Say = Callable[[str], None]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    kills: int
+    stops: int
+    seed: int
+    plant: str = ""
+
+    def rounds(self) -> list[str]:
+        stops = ["server", "consumers"] * (self.stops // 2 + 1)
+        rounds = ["kill"] * self.kills + [f"stop {who}" for who in stops[: self.stops]]
+        Random(self.seed).shuffle(rounds)
+        return rounds
+
+
+class Figures(msgspec.Struct):
+    """What was measured."""
+
+    kills: int = 0
+    early_kills: int = 0
+    stops: dict[str, int] = {}
+    ready_ms: list[int] = []
+    """From each kill until the server answered that it was ready."""
+    seconds: float = 0.0
+
+
+class Campaign:
+    def __init__(self, plan: Plan, folder: Path, say: Say = lambda _: None) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._say = say
+        self._rng = Random(f"campaign {plan.seed}")
+        self._recorder = Recorder(DRIVER)
+        self._node = Node(folder, plan.plant)
+        self._workers: list[Child] = []
+        self.figures = Figures()
+        self.histories: list[Path] = []
+
+    def run(self) -> None:
+        """Leaves the parts of the history in the folder; no process is left."""
+        began = time.monotonic()
+        try:
+            self._begin()
+            rounds = self._plan.rounds()
+            for number, what in enumerate(rounds, 1):
+                self._let_work()
+                self._say(f"{number}/{len(rounds)} {what}: {self._round(what)}")
+            self._finish()
+        finally:
+            for worker in self._workers:
+                if worker.is_alive:
+                    worker.kill()
+            self._node.close()
+        self.figures.seconds = time.monotonic() - began
+
+    # The load
+
+    def _let_work(self) -> None:
+        """Until all are back and busy, and a little longer; now and then it hits them before."""
+        if self._rng.random() < UNAWARES:
+            return
+        deadline = time.monotonic() + BUSY_S
+        before = self._node.acked(WORK)
+        while self._node.acked(WORK) < before + BUSY:
+            assert time.monotonic() < deadline, f"no load within {BUSY_S} s"
+            time.sleep(0.05)
+        time.sleep(self._rng.uniform(*PAUSE_S))
+
+    def _begin(self) -> None:
+        self._node.spawn()
+        self._node.wait_until_ready()
+        for name in QUEUES:
+            self._node.ask("PUT", f"/v1/queues/{name}", CONFIGS.get(name, {}))
+        for number, role in enumerate(("producers", "consumers", "consumers"), DRIVER + 1):
+            self._workers.append(self._worker(number, role))
+        for worker in self._workers:
+            worker.hear("begun", END_S)
+
+    def _worker(self, number: int, role: str) -> Child:
+        path = self._folder / f"{number}.{role}.jsonl"
+        self.histories.append(path)
+        command = [
+            sys.executable, "-m", "tests.crash.worker", role, "--url", self._node.url,
+            "--seed", str(self._plan.seed), "--number", str(number), "--history", str(path),
+        ]  # fmt: skip
+        return Child(command, self._folder / f"{number}.{role}.log", REPOSITORY)
+
+    # Rounds
+
+    def _round(self, what: str) -> str:
+        if what == "kill":
+            return self._kill()
+        stops = self.figures.stops
+        stops[what] = stops.get(what, 0) + 1
+        if what == "stop server":
+            self._node.pause()
+            time.sleep(STOP_S)
+            self._node.go_on()
+        else:
+            stopped = self._workers[self._rng.choice([1, 2])]
+            stopped.signal(signal.SIGSTOP)
+            time.sleep(STOP_S)
+            stopped.signal(signal.SIGCONT)
+        self._recorder.add(history.Fault(self._recorder.at, what))
+        return "went on"
+
+    def _kill(self) -> str:
+        began = self._crash()
+        self.figures.kills += 1
+        if self._rng.random() < EARLY:
+            self._node.spawn()
+            time.sleep(self._rng.uniform(0, EARLY_S))
+            began = self._crash()
+            self.figures.early_kills += 1
+        self._node.spawn()
+        self._node.wait_until_ready()
+        took = milliseconds(since=began)
+        self.figures.ready_ms.append(took)
+        self._recorder.add(history.Bound(self._recorder.at, "ready_ms", took, READY_MS))
+        load = os.getloadavg()[0]
+        return f"ready after {took} ms, {self._node.cpu_ms()} of them computing (load {load:.1f})"
+
+    def _crash(self) -> float:
+        began = time.monotonic()
+        self._node.kill()
+        self._recorder.add(history.Crash(self._recorder.at, "server"))
+        return began
+
+    # The end
+
+    def _finish(self) -> None:
+        producers, *consumers = self._workers
+        producers.say("calm")
+        producers.hear("done", END_S)
+        for worker in consumers:
+            worker.say("calm")
+        self._drain()
+        for worker in consumers:
+            worker.say("end")
+        for worker in consumers:
+            worker.hear("done", END_S)
+        for worker in self._workers:
+            assert worker.end(END_S) == 0
+        assert self._node.terminate() == 0, "the server did not drain"
+        path = self._folder / "driver.jsonl"
+        self._recorder.write(path)
+        self.histories.append(path)
+
+    def _drain(self) -> None:
+        recorder = self._recorder
+        deadline = time.monotonic() + DRAIN_S
+        recorder.add(history.Quiesce(recorder.at, QUEUES, recorder.at + round(DRAIN_S * 1000)))
+        while (left := self._left()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self._say(f"drained: {left} messages left")
+        recorder.add(history.Drained(recorder.at, left))
+
+    def _left(self) -> int:
+        return sum(map(self._node.left, QUEUES))

@@ -1,0 +1,105 @@
+"""The server under test: a real `pushlane serve` on the embedded store, always on one port."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.crash.child import Child, ChildFailed
+
+REPOSITORY = Path(__file__).parents[2]
+SERVE = [sys.executable, "-c", "from pushlane.cli import main; main()", "serve"]
+START_S = 30.0
+ASK_S = 10.0
+LOOPBACK = "127.0.0.1"
+UTIME = 11
+"""Its place in /proc/PID/stat behind the name; stime follows."""
+
+
+class Node:
+    """Started, killed, stopped and continued by the campaign."""
+
+    def __init__(self, folder: Path, plant: str = "") -> None:
+        self._folder = folder
+        self._command = SERVE
+        if plant:
+            self._command = [sys.executable, "-m", "tests.crash.planted", plant, "serve"]
+        self._listen = f"{LOOPBACK}:0"
+        self._child: Child | None = None
+        self.url = ""
+
+    def spawn(self) -> None:
+        """Start it; `wait_until_ready` says when it is there."""
+        log, data = self._folder / "server.log", self._folder / "data"
+        arguments = ["--listen", self._listen, "--data", str(data), "--log-level", "warning"]
+        self._child = Child([*self._command, *arguments], log, REPOSITORY)
+
+    def wait_until_ready(self) -> None:
+        self.url = self._there.hear("ready on ", START_S)
+        self._listen = self.url.removeprefix("http://")
+        self.ask("GET", "/readyz")
+
+    def kill(self) -> None:
+        """kill -9; returns when it is gone."""
+        if not self._there.is_alive:
+            raise ChildFailed(f"the server ended by itself with {self._there.end(0)}")
+        self._there.kill()
+        self._child = None
+
+    def pause(self) -> None:
+        self._there.signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._there.signal(signal.SIGCONT)
+
+    def terminate(self) -> int:
+        """SIGTERM; its exit code."""
+        self._there.signal(signal.SIGTERM)
+        code = self._there.end(START_S)
+        self._child = None
+        return code
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def cpu_ms(self) -> int:
+        """How long it has been computing since its start."""
+        fields = Path("/proc", str(self._there.pid), "stat").read_text().rpartition(")")[2].split()
+        ticks = int(fields[UTIME]) + int(fields[UTIME + 1])
+        return ticks * 1000 // os.sysconf("SC_CLK_TCK")
+
+    @property
+    def _there(self) -> Child:
+        assert self._child is not None, "not started"
+        return self._child
+
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """A request of the HTTP API; its answer, if that is JSON."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"content-type": "application/json"}
+        request = urllib.request.Request(self.url + path, content, headers, method=method)
+        with urllib.request.urlopen(request, timeout=ASK_S) as answer:
+            said = answer.read()
+        return json.loads(said) if said.startswith(b"{") else None
+
+    def acked(self, queue: str) -> int:
+        """How many of a queue's messages were acked since the server's start."""
+        return int(self.ask("GET", f"/v1/queues/{queue}/stats")["acked"])
+
+    def left(self, queue: str) -> int:
+        """How many messages a queue has, and is about to have."""
+        stats = self.ask("GET", f"/v1/queues/{queue}/stats")
+        return int(stats["stored"]) + int(stats["pending"])
+
+
+def milliseconds(since: float) -> int:
+    return round((time.monotonic() - since) * 1000)

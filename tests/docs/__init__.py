@@ -1,0 +1,1 @@
+"""The documentation is run: every command, every program, every output that it shows."""

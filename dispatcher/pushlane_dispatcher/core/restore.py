@@ -29,12 +29,12 @@ def restore(shard: Shard, recovered: Recovered, now: int) -> None:
     wall = now + shard.offset
     for found in recovered.buckets:
         _restore_bucket(shard, found, now)
-    for row in recovered.drained:
-        shard.drop_later(row, now)
     for lane_number, mark in sorted(recovered.marks, key=lambda item: item[1].published_at):
         shard.dedup.restore(mark, lane_number, now, wall)
     for producer, number in recovered.floors.items():
         shard.dedup.restore_floor(producer, number)
+    for row in recovered.drained:  # now it is known which of their marks are needed
+        shard.drop_later(row, now)
     for lease in recovered.leases:
         if lease.owner == recovered.predecessor:
             _restore_lease(shard, lease, now, wall)

@@ -82,3 +82,13 @@ def test_what_a_predecessor_drained_is_dropped_likewise() -> None:
     rig.bounds = msgspec.structs.replace(rig.bounds, drained_buckets=1)
     rig.crash()
     assert len(rig.drops) == 4
+
+
+def test_a_new_owner_keeps_those_with_a_producers_newest() -> None:
+    rig = make_rig(keep=99, producer_seqs=3)
+    drain(rig, *numbered(rig, 6))
+    rig.bounds = msgspec.structs.replace(rig.bounds, drained_buckets=1)
+    rig.crash()
+    rig.crash()
+    for message in numbered(rig, 6)[-3:]:
+        assert rig.send([message]).duplicates

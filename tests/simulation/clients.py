@@ -263,11 +263,19 @@ class Holding:
 
 
 class SettleRequest:
-    def __init__(self, consumer: Consumer, conn: Connection, items: list[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        conn: Connection,
+        items: list[tuple[int, int]],
+        own: bool = True,
+    ) -> None:
         self.consumer = consumer
         self.conn = conn
         self.items = items
         """(op, receipt number)"""
+        self.own = own
+        """The receipts are of this subscription: what is unknown of them is asked again."""
 
     def answered(self, ticket: SettleTicket) -> None:
         self.consumer.answered(self, ticket)
@@ -362,7 +370,8 @@ class Consumer(Client):
         for request in unanswered:
             for op, n in request.items:
                 self.world.record(history.Verdict(self.world.now, op, "unknown"))
-                self.doubtful.append(n)
+                if request.own:
+                    self.doubtful.append(n)
         if self.sub is not None and conn.node.alive:
             # The node notices a little later that the connection is gone.
             self.world.after(
@@ -526,7 +535,8 @@ class Consumer(Client):
             return
         self.world.fault("receipt.stale_or_foreign")
         prefix, n = self.rng.choice(wrong)
-        request = SettleRequest(self, self.conn, [(self.world.op(), n)])
+        own = prefix == self.sub.prefix
+        request = SettleRequest(self, self.conn, [(self.world.op(), n)], own)
         self.world.record(
             history.Settle(
                 self.world.now, request.items[0][0], "ack", f"{prefix}.{n}", self.sub.session

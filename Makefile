@@ -31,6 +31,7 @@ serve: setup ## run the server
 
 test: check ## check, then run all tests
 	@tools/install-debian cc gcc libc6-dev
+	@tools/install-debian node nodejs npm
 	$(call step,tests of the core: they alone must cover it)
 	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
 	$(call step,all other tests)

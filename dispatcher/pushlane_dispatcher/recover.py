@@ -151,7 +151,7 @@ async def _leases(
 
     bodies = await read_all(bodies_of, wanted, tools.settings.recovery_reads)
     return [
-        _lease(run, n, seq, message)
+        lease_of(run, n, seq, message)
         for run, seq, n, bucket in places
         if (message := bodies[bucket].get(seq)) is not None
     ]
@@ -174,7 +174,8 @@ def _places(
                         yield run, seq, run.n + seq - run.seq, row.key
 
 
-def _lease(run: LeaseRun, n: int, seq: int, message: Message) -> RecoveredLease:
+def lease_of(run: LeaseRun, n: int, seq: int, message: Message) -> RecoveredLease:
+    """One grant of a run that the lease cache knew."""
     return RecoveredLease(
         run.prefix,
         n,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,9 +14,6 @@ from bench.gateway.measure import numbers, served
 from bench.gateway.systems import PUSHLANE
 
 TIMEOUT = 120
-needs_node = pytest.mark.skipif(
-    shutil.which("node") is None, reason="there is no node; on Debian: apt-get install nodejs npm"
-)
 FLOW = {"window": 256, "credit": 256, "warm_s": 0.1, "run_s": 0.4, "drain_s": 20}
 
 
@@ -26,7 +22,6 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> None:
     node.install()
 
 
-@needs_node
 def test_the_measuring_code(packages: None) -> None:
     command = ["node", "--test", str(node.FOLDER / "measures.test.mjs")]
     done = subprocess.run(
@@ -36,7 +31,6 @@ def test_the_measuring_code(packages: None) -> None:
     assert re.search(r"^# pass [1-9]", done.stdout, re.MULTILINE)
 
 
-@needs_node
 def test_a_short_run_against_our_server(packages: None, tmp_path: Path) -> None:
     with served(PUSHLANE, tmp_path) as target:
         for count in (1, 4):
@@ -54,7 +48,6 @@ def test_a_short_run_against_our_server(packages: None, tmp_path: Path) -> None:
         assert found.messages == 2_000
 
 
-@needs_node
 def test_the_others_go_on_beside_a_stuck_reader(packages: None, tmp_path: Path) -> None:
     with served(PUSHLANE, tmp_path) as target:
         found = node.measure(
@@ -65,14 +58,12 @@ def test_the_others_go_on_beside_a_stuck_reader(packages: None, tmp_path: Path) 
         assert only["beside"] > 0
 
 
-@needs_node
 def test_idle_consumers_cost_memory(packages: None, tmp_path: Path) -> None:
     with served(PUSHLANE, tmp_path) as target:
         found = node.measure(target, "idle", "idle", count=100, before=10, settle_s=0.1, credit=1)
         assert 0 < found["kib"] < 200
 
 
-@needs_node
 def test_a_fault_of_the_load_generator_is_an_error(packages: None, tmp_path: Path) -> None:
     with (
         served(PUSHLANE, tmp_path) as target,

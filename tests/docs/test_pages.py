@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -85,8 +84,6 @@ def read_configuration(text: str, folder: Path) -> None:
 
 def run_javascript(source: str) -> None:
     """In Node, whose WebSocket is that of browsers."""
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
     done = subprocess.run(
         ["node", "--experimental-websocket", "--no-warnings", "--input-type=module", "-"],
         input=source,

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from pushlane_storage.sqlite.folder import DATABASE
-from tests.powerloss.recording import REPOSITORY, NoCompiler
+from tests.powerloss.recording import REPOSITORY, compile_library
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 60
 
 
 def compile_faults(folder: Path) -> Path:
-    compiler = next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
-    if compiler is None:
-        raise NoCompiler(
-            "the test of failing disks compiles tests/faults/faults.c, but there is no C compiler: "
-            "install gcc (apt-get install gcc libc6-dev)"
-        )
-    library = folder / "faults.so"
-    command = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror"]
-    done = subprocess.run(
-        [*command, "-o", str(library), str(HERE / "faults.c")], capture_output=True, text=True
-    )
-    if done.returncode:
-        raise NoCompiler(f"faults.c can't be compiled with {compiler}:\n{done.stderr}")
-    return library
+    return compile_library(HERE / "faults.c", folder)
 
 
 def run_faulty(

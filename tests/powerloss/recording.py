@@ -27,7 +27,7 @@ TIMEOUT_S = 120
 
 
 class NoCompiler(Exception):
-    """The recorder is C, and there is nothing here to compile it."""
+    """A library is C, and there is nothing here to compile it."""
 
 
 class WorkloadFailed(Exception):
@@ -42,19 +42,25 @@ def scratch() -> Path:
 
 
 def compile_recorder(folder: Path) -> Path:
+    return compile_library(HERE / "recorder.c", folder)
+
+
+def compile_library(source: Path, folder: Path) -> Path:
+    """A library to put under a process, compiled on the spot."""
     compiler = next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
+    what = source.relative_to(REPOSITORY)
     if compiler is None:
         raise NoCompiler(
-            "the power-loss test compiles its recorder (tests/powerloss/recorder.c), but there is "
-            "no C compiler: install gcc (apt-get install gcc libc6-dev)"
+            f"{what} must be compiled, but there is no C compiler: "
+            "install gcc (apt-get install gcc libc6-dev)"
         )
-    library = folder / "recorder.so"
+    library = folder / f"{source.stem}.so"
     command = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror"]
     done = subprocess.run(
-        [*command, "-o", str(library), str(HERE / "recorder.c")], capture_output=True, text=True
+        [*command, "-o", str(library), str(source)], capture_output=True, text=True
     )
     if done.returncode:
-        raise NoCompiler(f"the recorder can't be compiled with {compiler}:\n{done.stderr}")
+        raise NoCompiler(f"{what} can't be compiled with {compiler}:\n{done.stderr}")
     return library
 
 

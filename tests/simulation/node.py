@@ -31,7 +31,6 @@ from pushlane_dispatcher.core.effects import (
     Transfer,
 )
 from pushlane_dispatcher.core.ident import make_id
-from pushlane_dispatcher.core.recovered import RecoveredLease
 from pushlane_dispatcher.core.recovery import (
     ShardRows,
     needs_heads,
@@ -42,6 +41,7 @@ from pushlane_dispatcher.core.recovery import (
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.wanted_marks import wanted_marks
+from pushlane_dispatcher.recover import lease_of
 from pushlane_leases.interface import LeaseRun, ReceiptRun, StaleEpoch
 from pushlane_storage.bucket import CONTROL, ShardKey
 from pushlane_storage.history import event as history
@@ -131,23 +131,7 @@ class Runner:
                     continue
                 seq = run.seq + index
                 message = tables.messages(self.key, bucket, [seq])[seq]
-                recovered.leases.append(
-                    RecoveredLease(
-                        run.prefix,
-                        run.n + index,
-                        run.session,
-                        run.lane,
-                        seq,
-                        run.fence,
-                        run.attempts,
-                        run.deliveries,
-                        run.started,
-                        run.lease_ms,
-                        run.deadline,
-                        message,
-                        run.owner,
-                    )
-                )
+                recovered.leases.append(lease_of(run, run.n + index, seq, message))
         return Shard(
             self.key, self.queue, config, cluster.dead_letters[self.queue], node.epoch,
             recovered, node.now, node.offset, self.world.rng.random, cluster.bounds, cached=True,

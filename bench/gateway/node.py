@@ -11,6 +11,7 @@ from bench.gateway.systems import Target
 
 FOLDER = Path(__file__).parent / "node"
 RUN_S = 900
+FAULT_CHARACTERS = 4_000  # of a failed run's stderr: the fault stands first, its stack behind it
 
 
 class LoadFailed(Exception):
@@ -46,6 +47,6 @@ def measure(target: Target, name: str, queue: str, **numbers: object) -> dict[st
     command = pinned(CLIENT_CORE, ["node", str(FOLDER / "load.mjs"), json.dumps(spec)])
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)
     if done.returncode:
-        raise LoadFailed(f"{name}: {done.stderr.strip()[-1000:]}")
+        raise LoadFailed(f"{name}: {done.stderr.strip()[:FAULT_CHARACTERS]}")
     found: dict[str, float] = json.loads(done.stdout)
     return found

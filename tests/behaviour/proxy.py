@@ -57,6 +57,8 @@ class Proxy:
 
     def _serve(self, client: socket.socket) -> None:
         head = client.recv(65536)
+        if not head:
+            return  # it went, or we did
         if b"upgrade: websocket" in head.lower() and not self._lets_upgrades:
             self.upgrades += 1
             if self._answer is not None:

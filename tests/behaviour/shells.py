@@ -13,6 +13,8 @@ import pushlane
 class Shell(Protocol):
     """One of the SDK's shells."""
 
+    encodings: tuple[str, ...]
+
     def run(self, main: Callable[[], Awaitable[None]]) -> None:
         """Run a test in an event loop of its own."""
 
@@ -36,6 +38,8 @@ class Shell(Protocol):
 
 class AsyncioShell:
     """`pushlane` itself."""
+
+    encodings: tuple[str, ...] = ("json", "msgpack")
 
     def run(self, main: Callable[[], Awaitable[None]]) -> None:
         async def bounded() -> None:

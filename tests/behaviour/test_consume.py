@@ -103,7 +103,7 @@ async def test_concurrency_is_a_limit(world: World) -> None:
         nonlocal running, most, done
         running += 1
         most = max(most, running)
-        await world.shell.sleep(0.01)
+        await world.shell.sleep(0.05)
         running -= 1
         done += 1
 

@@ -42,15 +42,17 @@ async def test_bytes_headers_and_key_come_back(world: World) -> None:
 
 
 @behaviour
-async def test_msgpack_carries_the_same(world: World) -> None:
-    async with world.connect(encoding="msgpack") as client:
-        await client.publish(world.queue, {"a": [1, "ü"]})
-        await client.publish(world.queue, data=b"\x00\xff")
-        subscription = await client.subscribe(world.queue)
-        first, second = await world.receive(subscription, 2)
-        assert first.body == {"a": [1, "ü"]}
-        assert second.data == b"\x00\xff"
-        await world.shell.all(first.ack(), second.ack())
+async def test_every_encoding_carries_the_same(world: World) -> None:
+    for encoding in world.shell.encodings:
+        options = {} if encoding == "json" else {"encoding": encoding}
+        async with world.connect(**options) as client:
+            await client.publish(world.queue, {"a": [1, "ü"]})
+            await client.publish(world.queue, data=b"\x00\xff")
+            subscription = await client.subscribe(world.queue)
+            first, second = await world.receive(subscription, 2)
+            assert first.body == {"a": [1, "ü"]}
+            assert second.data == b"\x00\xff"
+            await world.shell.all(first.ack(), second.ack())
 
 
 @behaviour

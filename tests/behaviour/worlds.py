@@ -9,10 +9,12 @@ from functools import wraps
 from typing import Any
 
 from pushlane import testing
+from tests.behaviour.javascript import JavaScriptShell
 from tests.behaviour.shells import AsyncioShell, Shell
 
 SHELLS: dict[str, Shell] = {
     "asyncio": AsyncioShell(),
+    "javascript": JavaScriptShell(),
 }
 TRANSPORTS = [
     "ws",

@@ -1,0 +1,72 @@
+// Builds dist/: ESM and CommonJS with their types, and the bundle for browsers.
+//
+//     node scripts/build.mjs
+//
+// Everything is made in a folder of its own and then put in place, so that a build that fails, or
+// two at a time, leave no half of one.
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const DIST = join(ROOT, "dist");
+const TSC = createRequire(import.meta.url).resolve("typescript/bin/tsc");
+
+const shared = {
+  absWorkingDir: ROOT,
+  entryPoints: ["src/index.ts"],
+  bundle: true,
+  target: "es2022",
+  external: ["ws"],
+  logLevel: "warning",
+};
+
+/** One module format, with its types beside it. */
+async function makeModule(folder, format) {
+  await build({ ...shared, format, outfile: join(folder, "index.js"), platform: "neutral" });
+  const options = [
+    "--declaration",
+    "--emitDeclarationOnly",
+    "--rootDir",
+    "src",
+    "--noEmit",
+    "false",
+  ];
+  execFileSync(
+    process.execPath,
+    [TSC, "-p", "tsconfig.build.json", ...options, "--outDir", folder],
+    {
+      cwd: ROOT,
+      stdio: "inherit",
+    },
+  );
+  const type = format === "esm" ? "module" : "commonjs";
+  writeFileSync(join(folder, "package.json"), `${JSON.stringify({ type })}\n`);
+}
+
+/** What a page loads: names that begin with a dash below are nobody's business, and shortened. */
+async function makeBundle(outfile) {
+  await build({
+    ...shared,
+    format: "esm",
+    platform: "browser",
+    outfile,
+    minify: true,
+    mangleProps: /^_/,
+    banner: { js: "/*! Pushlane, Apache-2.0 */" },
+  });
+}
+
+const folder = mkdtempSync(join(ROOT, "dist-"));
+try {
+  await makeModule(join(folder, "esm"), "esm");
+  await makeModule(join(folder, "cjs"), "cjs");
+  await makeBundle(join(folder, "pushlane.min.js"));
+  rmSync(DIST, { recursive: true, force: true });
+  renameSync(folder, DIST);
+} finally {
+  if (existsSync(folder)) rmSync(folder, { recursive: true });
+}

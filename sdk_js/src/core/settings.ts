@@ -1,0 +1,89 @@
+/**
+ * Every bound of the client, with its default and its reason, in one place.
+ *
+ * The server's own limits (`welcome.limits`) come on top: whichever is lower counts. Durations are
+ * milliseconds.
+ */
+
+import { badRequest } from "../wire/errors.js";
+import { checkOptions } from "./options.js";
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const MIB = 2 ** 20;
+
+export const DEFAULTS = {
+  /** How long `connect` goes on trying before it fails: long enough for a server that starts. */
+  connectMs: 10 * SECOND,
+  /** One attempt, from the first packet to `welcome`; a silent proxy must not hold us longer. */
+  dialMs: 10 * SECOND,
+  /** Before the n-th attempt (from 0) it waits a random part of base · 2^n, at most the max. */
+  backoffBaseMs: 100,
+  backoffMaxMs: 10 * SECOND,
+  /** One attempt at a WebSocket where polling is the alternative: proxies may swallow it. */
+  upgradeMs: 3 * SECOND,
+  /** Attempts in a row that were cut or stood still before it is polling. */
+  upgradeTries: 3,
+  /** A connection that lived this long starts the backoff anew when it is lost. */
+  stableMs: 5 * SECOND,
+
+  /** How long a publish may wait for its answer, reconnects included. Then it fails. */
+  publishMs: 2 * MINUTE,
+  /** How long something that was throttled or unavailable is repeated before its error counts. */
+  retryMs: 30 * SECOND,
+  /** Between repeats where the server gives no retry_ms; backoff as above. */
+  retryBaseMs: 100,
+  retryMaxMs: 5 * SECOND,
+
+  /** From the oldest unanswered message of a queue to the newest sent. A server remembers the last
+   * 1,024 sequence numbers of a producer: a repeat of an older one can't be recognized. */
+  producerWindow: 1000,
+  /** Messages published and not yet sent; past it `publish` waits before it takes one in. */
+  waitingMessages: 10_000,
+  waitingBytes: 64 * MIB,
+  /** Queues whose sequence is remembered; past it idle ones start anew, at a higher number. */
+  producerQueues: 10_000,
+  /** Of the server's `unanswered`, kept free from publishes so that acks always get through. */
+  settleReserve: 64,
+
+  /** Messages of an `ack: "none"` subscription that wait for their taker; past it the newest are
+   * dropped and counted. With explicit acks, credit is the bound. */
+  buffered: 10_000,
+  /** How long a lease is extended on its own: a handler that hangs must lose its message. */
+  extendForMs: 60 * MINUTE,
+  /** How long `close` waits for handlers, answers and acks. */
+  closeMs: 30 * SECOND,
+  /** How long the other side may take to answer a close before the socket is forgotten. */
+  hangupMs: 2 * SECOND,
+
+  /** One HTTP request, from connecting to the last byte of its answer. */
+  httpMs: 30 * SECOND,
+  /** How long a receive waits for messages: many proxies cut what is silent for 30 s. */
+  pollWaitMs: 20 * SECOND,
+  /** Requests under way at once when polling; receives that wait come on top, one for each
+   * subscription. Browsers open six connections to a server at most. */
+  pollRequests: 4,
+};
+
+/** What a client may do at most, and how long it may take. */
+export type Settings = Readonly<typeof DEFAULTS>;
+
+/** The defaults with some changes; throws `bad_request`. */
+export function settingsOf(changes: Partial<Settings> = {}): Settings {
+  checkOptions("settings", changes, Object.keys(DEFAULTS));
+  const settings = { ...DEFAULTS, ...changes };
+  for (const [name, value] of Object.entries(settings)) {
+    if (!(Number.isInteger(value) && value >= 1)) {
+      throw badRequest(`${name} is ${value}: an integer from 1`);
+    }
+  }
+  if (settings.producerWindow > 1024) {
+    throw badRequest(`producerWindow is ${settings.producerWindow}: at most 1024`);
+  }
+  return settings;
+}
+
+/** The part of a lease after which it is extended: half of it is left for a reconnect. */
+export const EXTEND_AT = 0.5;
+/** Times heartbeat_ms without a byte from the server: the connection is taken for dead. */
+export const SILENCE = 2.5;

@@ -1,0 +1,186 @@
+// Made by scripts/wire.mjs from the wire's schema: change it there.
+
+/** Why and whence a message came to the dead letters. */
+export interface DeadInfo {
+  cause: string;
+  queue: string;
+  id: string;
+  attempts: number;
+  deadAt: number;
+  error?: string | null;
+}
+
+/** A message on its way out. Without receipt, fence and lease_ms where ack is "none". */
+export interface DeliverMessage {
+  id: string;
+  attempt: number;
+  publishedAt: number;
+  body?: unknown;
+  data?: string | null;
+  receipt?: string | null;
+  fence?: number | null;
+  leaseMs?: number | null;
+  key?: string | null;
+  headers?: Record<string, string> | null;
+  dead?: DeadInfo | null;
+}
+
+/** What `explain` answers. Times are wall-clock milliseconds. */
+export interface Explanation {
+  state: string;
+  why: string;
+  since?: number | null;
+  until?: number | null;
+  session?: string | null;
+  blockedBy?: string | null;
+  attempts?: number;
+  deliveries?: number;
+  error?: string | null;
+}
+
+/** Messages, perhaps none; `next` is the `after` of the next page. */
+export interface PeekAnswer {
+  messages: DeliverMessage[];
+  next?: string | null;
+}
+
+/** A queue's configuration; what is not given gets its default. */
+export interface QueueBody {
+  leaseMs?: number;
+  maxAttempts?: number;
+  maxDeliveries?: number;
+  reserveMs?: number;
+  backoffBaseMs?: number;
+  backoffMaxMs?: number;
+  consumerBackoffBaseMs?: number;
+  consumerBackoffMaxMs?: number;
+  dedupWindowMs?: number;
+  maxMessageBytes?: number;
+  maxMessages?: number;
+  maxBytes?: number | null;
+  overflow?: "dead_letter" | "drop_oldest" | "reject";
+  autoExpand?: boolean;
+  retentionMs?: number;
+  archive?: string;
+  ordering?: "best_effort" | "sequence" | "timestamp";
+  reorderWindowMs?: number | null;
+  lateQueue?: string | null;
+  lateToHead?: boolean;
+  deadLetter?: string | null;
+  shards?: number;
+  encrypted?: boolean;
+  durability?: "all" | "one" | "quorum";
+  paused?: boolean;
+  name?: string | null;
+  version?: number | null;
+}
+
+/** What is to change of a queue's configuration; null is the default. */
+export interface QueueChanges {
+  leaseMs?: number | null;
+  maxAttempts?: number | null;
+  maxDeliveries?: number | null;
+  reserveMs?: number | null;
+  backoffBaseMs?: number | null;
+  backoffMaxMs?: number | null;
+  consumerBackoffBaseMs?: number | null;
+  consumerBackoffMaxMs?: number | null;
+  dedupWindowMs?: number | null;
+  maxMessageBytes?: number | null;
+  maxMessages?: number | null;
+  maxBytes?: number | null;
+  overflow?: "dead_letter" | "drop_oldest" | "reject" | null;
+  autoExpand?: boolean | null;
+  retentionMs?: number | null;
+  archive?: string | null;
+  ordering?: "best_effort" | "sequence" | "timestamp" | null;
+  reorderWindowMs?: number | null;
+  lateQueue?: string | null;
+  lateToHead?: boolean | null;
+  deadLetter?: string | null;
+  shards?: number | null;
+  encrypted?: boolean | null;
+  durability?: "all" | "one" | "quorum" | null;
+  paused?: boolean | null;
+  name?: string | null;
+  version?: number | null;
+}
+
+/** A queue: its configuration, and the version that changes with it. */
+export interface QueueObject {
+  name: string;
+  version: number;
+  leaseMs?: number;
+  maxAttempts?: number;
+  maxDeliveries?: number;
+  reserveMs?: number;
+  backoffBaseMs?: number;
+  backoffMaxMs?: number;
+  consumerBackoffBaseMs?: number;
+  consumerBackoffMaxMs?: number;
+  dedupWindowMs?: number;
+  maxMessageBytes?: number;
+  maxMessages?: number;
+  maxBytes?: number | null;
+  overflow?: "dead_letter" | "drop_oldest" | "reject";
+  autoExpand?: boolean;
+  retentionMs?: number;
+  archive?: string;
+  ordering?: "best_effort" | "sequence" | "timestamp";
+  reorderWindowMs?: number | null;
+  lateQueue?: string | null;
+  lateToHead?: boolean;
+  deadLetter?: string | null;
+  shards?: number;
+  encrypted?: boolean;
+  durability?: "all" | "one" | "quorum";
+  paused?: boolean;
+  deleting?: boolean;
+}
+
+/** Queues in order of name; `next` is the `after` of the next page. */
+export interface QueuePage {
+  queues: QueueObject[];
+  next?: string | null;
+}
+
+/** How many are on their way (or would be). With `next` there may be more: repeat the request     with it as `after`. What died after the first request is not redriven. */
+export interface RedriveAnswer {
+  redriven: number;
+  next?: string | null;
+}
+
+/** Which dead letters to send back: at most `max`, those with this `cause`, from this `queue`,     with this `key`, and that died from `from_at` on and before `until_at`. `to` sends them to     another queue instead, `rate` so many a second. `after` is where the last answer said to go on. */
+export interface RedriveBody {
+  max?: number;
+  to?: string | null;
+  dryRun?: boolean;
+  cause?: string | null;
+  queue?: string | null;
+  key?: string | null;
+  fromAt?: number | null;
+  untilAt?: number | null;
+  rate?: number | null;
+  after?: string;
+}
+
+/** A shard in numbers. Ended ones are counted since the shard was opened. */
+export interface Stats {
+  ready: number;
+  reserved: number;
+  leased: number;
+  delayed: number;
+  retrying: number;
+  blocked: number;
+  leaving: number;
+  stored: number;
+  bytes: number;
+  pending: number;
+  subscriptions: number;
+  oldestAt: number | null;
+  acked: number;
+  dead: number;
+  expired: number;
+  dropped: number;
+  purged: number;
+}

@@ -1,0 +1,123 @@
+/** Consuming: credit of requests, leases over their time, refusals. */
+import { expect, test } from "vitest";
+import { ACK } from "../../src/core/settle.js";
+import * as verdict from "../../src/core/verdict.js";
+import { DEFAULT_LIMITS } from "../../src/wire/limits.js";
+import { range } from "../live/help.js";
+import { Rig, Slip } from "./rig.js";
+
+function subscribed(rig: Rig, count: number, leaseMs = 30_000) {
+  const subscription = rig.core.subscribe("q", 100, "explicit", undefined, null);
+  const [{ id }] = rig.frames();
+  const messages = range(count).map((n) => ({
+    id: `m-${n + 1}`, receipt: `P.${n + 1}`, body: n, attempt: 1, fence: 1, published_at: 0,
+    lease_ms: leaseMs,
+  })); // prettier-ignore
+  rig.hear({ op: "subscribed", id, sub: 1 }, { op: "deliver", sub: 1, messages });
+  return subscription;
+}
+
+test("a lease is extended for an hour at most", () => {
+  const rig = Rig.open();
+  const subscription = subscribed(rig, 1);
+  const lease = rig.core.take(subscription, rig.now)!;
+  rig.core.keep(lease, rig.now);
+  let extensions = 0;
+  for (let minute = 0; minute < 180 && !lease.lost; minute += 1) {
+    for (const _ of range(6)) {
+      rig.pass(10_000);
+      rig.hear({ op: "beat", now: 0 });
+      for (const frame of rig.frames()) {
+        if (frame.op !== "extend") continue;
+        extensions += 1;
+        rig.hear({ op: "done", id: frame.id });
+      }
+    }
+  }
+  expect(lease.lost).toBe(true);
+  expect(extensions).toBeGreaterThan(150);
+  expect(rig.now).toBeGreaterThanOrEqual(3_600_000);
+  expect(rig.now).toBeLessThan(3_720_000);
+});
+
+test("settles wait when the server's window is full", () => {
+  const rig = Rig.open({}, { unanswered: 2 });
+  const subscription = subscribed(rig, 3);
+  const leases = range(3).map(() => rig.core.take(subscription, 0)!);
+  rig.frames();
+  const slips = leases.map((lease, n) => {
+    const slip = new Slip();
+    rig.core.settle(lease, verdict.nack(undefined, n, DEFAULT_LIMITS), slip);
+    return slip;
+  });
+  const [first, second, ...none] = rig.frames();
+  expect(none).toEqual([]);
+  rig.hear({ op: "done", id: first.id });
+  const [third] = rig.frames();
+  expect(third).toMatchObject({ op: "nack", receipts: ["P.3"], delay_ms: 2 });
+  rig.hear({ op: "done", id: second.id }, { op: "done", id: third.id });
+  expect(slips.map(({ value }) => value)).toEqual(["done", "done", "done"]);
+});
+
+test("an ack that is refused for now is repeated, one that is refused for good is the caller's", () => {
+  const rig = Rig.open();
+  const subscription = subscribed(rig, 1);
+  const lease = rig.core.take(subscription, 0)!;
+  rig.frames();
+  const slip = new Slip();
+  rig.core.settle(lease, ACK, slip);
+  const [first] = rig.frames();
+  rig.hear({ op: "error", id: first.id, code: "unavailable", message: "m", retry_ms: 50 });
+  expect(rig.frames()).toEqual([]);
+  rig.pass(50);
+  const [second] = rig.frames();
+  expect(second).toMatchObject({ op: "ack", receipts: ["P.1"] });
+  rig.hear({ op: "error", id: second.id, code: "forbidden", message: "m" });
+  expect([slip.value, lease.phase]).toEqual(["forbidden", "started"]);
+});
+
+test("with ack none a slow reader drops the newest, counted", () => {
+  const rig = Rig.open({ buffered: 2 });
+  const subscription = rig.core.subscribe("q", 1, "none", undefined, null);
+  const [{ id }] = rig.frames();
+  const messages = range(3).map((n) => ({ id: `m-${n}`, body: n, attempt: 1, published_at: 0 }));
+  rig.hear({ op: "subscribed", id, sub: 1 }, { op: "deliver", sub: 1, messages, dropped: 4 });
+  expect(subscription.dropped).toBe(5);
+  expect(rig.core.take(subscription, 0)!.message.body).toBe(0);
+});
+
+test("a frame that makes no sense is ignored, what is no frame cuts", () => {
+  const rig = Rig.open();
+  rig.hear({ op: "brand_new" }, { op: "deliver", sub: 1 }, { nothing: 1 });
+  expect(rig.core.state).toBe("open");
+  rig.core.received(rig.link, [undefined], rig.now);
+  expect(rig.core.state).toBe("connecting");
+});
+
+test("a nudge ends the wait for the next attempt, unless the server named its time", () => {
+  const rig = Rig.open();
+  rig.lose();
+  const dials = () => rig.effects.filter(({ kind }) => kind === "dial").length;
+  rig.core.nudge(rig.now);
+  rig.carryOut();
+  expect(dials()).toBe(2);
+  rig.welcome();
+  rig.hear({ op: "goaway", reason: "drain", reconnect_ms: 5000 });
+  rig.frames();
+  rig.core.nudge(rig.now + 100);
+  rig.carryOut();
+  expect([dials(), rig.core.state]).toEqual([2, "connecting"]);
+});
+
+test("errors are told in few bytes", () => {
+  const text = `${"ü".repeat(2000)}`;
+  const { error } = verdict.nack(text, undefined, DEFAULT_LIMITS);
+  expect(error).toBe("ü".repeat(512));
+  expect(verdict.reject(new TypeError("no"), DEFAULT_LIMITS)).toEqual({
+    op: "nack",
+    error: "TypeError: no",
+    dead: true,
+  });
+  expect(() => verdict.nack("", -1, DEFAULT_LIMITS)).toThrow("delayMs");
+  expect(() => verdict.extend(1, DEFAULT_LIMITS)).toThrow("leaseMs");
+});

@@ -1,0 +1,112 @@
+/** Networks that refuse, cut and forget; tokens that run out. */
+import { expect, onTestFinished, test } from "vitest";
+import { type Client, connect, type ConnectOptions } from "../../src/index.js";
+import { eventually, range, sleep } from "./help.js";
+import { type Manners, Proxy } from "./proxy.js";
+import { Server } from "./server.js";
+
+async function behind(manners: Manners, options: ConnectOptions = {}) {
+  const server = await new Server().start();
+  const proxy = await new Proxy(server.port, manners).start();
+  const client = await connect(proxy.url, options);
+  onTestFinished(async () => {
+    await client.close({ timeoutMs: 1000 });
+    proxy.close();
+    await server.close();
+  });
+  return { server, proxy, client };
+}
+
+/** Publishes and consumes for a while; what came, and how often. */
+async function flow(client: Client, count: number, paceMs: number): Promise<number[]> {
+  const got: number[] = [];
+  const stop = new AbortController();
+  const consuming = client.consume<number>("q", ({ body }) => void got.push(body), {
+    signal: stop.signal,
+  });
+  for (const n of range(count)) {
+    await client.publish("q", n);
+    await sleep(paceMs);
+  }
+  await eventually(() => new Set(got).size === count);
+  stop.abort();
+  await consuming;
+  return got;
+}
+
+test("where upgrades are refused it polls", async () => {
+  const { proxy, client } = await behind({ refusesUpgrades: true });
+  expect(client.state).toBe("polling");
+  expect(proxy.upgrades).toBe(1);
+  expect((await flow(client, 30, 1)).length).toBe(30);
+});
+
+test("where a refusal can't be told from silence it polls, too", async () => {
+  // As in a browser, whose WebSockets say nothing of the answer.
+  const { WebSocket: Real } = await import("ws");
+  class Mute extends Real {
+    override on(event: any, listener: any): this {
+      return event === "unexpected-response" ? this : super.on(event, listener);
+    }
+  }
+  Object.assign(globalThis, { WebSocket: Mute });
+  onTestFinished(() => void Reflect.deleteProperty(globalThis, "WebSocket"));
+  const { proxy, client } = await behind({ refusesUpgrades: true });
+  expect(client.state).toBe("polling");
+  expect(proxy.upgrades).toBe(3);
+  const nobody = connect("ws://127.0.0.1:9", { settings: { connectMs: 1500 } });
+  await expect(nobody).rejects.toThrow(/no connection/);
+});
+
+test.each(["ws", "poll"] as const)("%s behind a proxy that cuts", async (transport) => {
+  const { proxy, client } = await behind({ cutsAfterMs: 1500 }, { transport });
+  const got = await flow(client, 60, 100);
+  expect(proxy.cuts).toBeGreaterThan(2);
+  expect(new Set(got).size).toBe(60);
+  expect((await client.queues.stats("q")).acked).toBe(60);
+});
+
+test.each(["ws", "poll"] as const)(
+  "%s: a token is asked for at every connect",
+  async (transport) => {
+    const server = await new Server().start();
+    onTestFinished(() => server.close());
+    const key = await server.makeKey();
+    const asked: string[] = [];
+    const token = async () => {
+      const answer = await fetch(`${server.url}/v1/tokens`, {
+        method: "POST",
+        headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
+        body: JSON.stringify({
+          rules: ["publish:q", "consume:q", "manage:q"],
+          ttl_ms: 2000,
+        }),
+      });
+      const made = ((await answer.json()) as { token: string }).token;
+      asked.push(made);
+      return made;
+    };
+    const client = await connect(server.url, { token, transport });
+    onTestFinished(() => client.close({ timeoutMs: 1000 }));
+    const got = await flow(client, 30, 250);
+    expect(new Set(got).size).toBe(30);
+    expect(new Set(asked).size).toBeGreaterThan(2);
+  },
+);
+
+test("bad credentials are final", async () => {
+  const server = await new Server().start();
+  onTestFinished(() => server.close());
+  await server.makeKey();
+  for (const transport of ["ws", "poll", "auto"] as const) {
+    const bad = connect(server.url, { token: "nonsense", transport });
+    await expect(bad).rejects.toMatchObject({ code: "unauthorized" });
+    const none = connect(server.url, { token: () => null, transport });
+    await expect(none).rejects.toMatchObject({ code: "unauthorized" });
+  }
+  const broken = connect(server.url, {
+    token: () => Promise.reject(new Error("vault is down")),
+    settings: { connectMs: 300 },
+  });
+  await expect(broken).rejects.toThrow("no token: Error: vault is down");
+});

@@ -23,6 +23,10 @@ class StaleEpoch(LeaseCacheError):
     """A newer owner has been here."""
 
 
+class Forgotten(LeaseCacheError):
+    """The call was done, but what the cache knew of this shard before is lost: tell it again."""
+
+
 class LeaseRun(msgspec.Struct, frozen=True):
     """Leases or reservations of one subscription that are alike and stand in a row.
 

@@ -7,8 +7,12 @@ tests use shards and tenants that are their own.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import trio
+
 from pushlane_leases.interface import LeaseCache
 from pushlane_leases.memory import InstantLeases, MemoryLeases
+from pushlane_leases.redis.cache import RedisLeases
+from tests.services import service
 
 
 class Backend:
@@ -43,7 +47,25 @@ def instant() -> AbstractAsyncContextManager[Backend]:
     return memory(InstantLeases)
 
 
+@asynccontextmanager
+async def redis(kind: str = "redis", options: str = "") -> AsyncIterator[Backend]:
+    url = (await trio.to_thread.run_sync(service, kind)).redis_url + options
+
+    async def again() -> LeaseCache:
+        return RedisLeases(url)
+
+    backend = Backend(RedisLeases(url), again)
+    yield backend
+    await backend.leases.close()
+
+
+def redis_cluster() -> AbstractAsyncContextManager[Backend]:
+    return redis("redis-cluster", "?cluster=true")
+
+
 BACKENDS: list[Factory] = [
     memory,
     instant,
+    redis,
+    redis_cluster,
 ]

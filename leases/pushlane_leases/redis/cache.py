@@ -1,0 +1,148 @@
+"""The `LeaseCache` over Redis."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from pushlane_leases.interface import Forgotten, LeaseRun, ReceiptRun, StaleEpoch
+from pushlane_leases.redis.call import Command
+from pushlane_leases.redis.entry import decode_run, decode_value, encode_run, encode_value, number
+from pushlane_leases.redis.keys import epoch_key, mark_key, queue_key, quote, runs_key
+from pushlane_leases.redis.limits import RedisLimits
+from pushlane_leases.redis.pipe import Pipe
+from pushlane_leases.redis.scripts import CLAIM, GRANT, RELEASE, REMEMBER, Script
+from pushlane_leases.redis.url import open_connection
+
+T = TypeVar("T")
+
+FRESH = b"fresh"
+"""What a script answers when no owner's epoch was there."""
+
+
+class RedisLeases:
+    """Opened inside trio; Redis need not be there, then or later."""
+
+    def __init__(
+        self,
+        url: str,
+        limits: RedisLimits | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """`BadLeaseUrl` when it is one. `wall` answers Unix seconds."""
+        self.limits = RedisLimits() if limits is None else limits
+        self._wall = wall
+        self._seen: dict[str, None] = {}
+        """Shards that Redis knows of, for we were there; the one that came first goes first."""
+        connection = open_connection(url, self.limits)
+        self._pipe = Pipe(connection, self.limits.pending, self.limits.commands)
+
+    # Leases
+
+    async def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun]:
+        """Page by page: nobody else may write meanwhile, and Redis stays free for others."""
+        found: list[LeaseRun] = []
+        keys = (epoch_key(shard), runs_key(shard))
+        start, limit = b"-", self.limits
+        while start:
+            args = (number(now), start, limit.chunk)
+            command = _script(CLAIM, keys, epoch, limit.epoch_ms, *args)
+            [page] = await self._own(shard, epoch, [command])
+            found += map(decode_run, page[1:])
+            start = b"(" + page[0] if page[0] else b""
+        return found
+
+    async def grant(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> None:
+        keys, limits = (epoch_key(shard), runs_key(shard)), self.limits
+        now = int(self._wall() * 1000)
+        deadline = max((run.deadline for run in runs), default=now)
+        ttl = max(deadline - now, 0) + limits.grace_ms
+        fixed = (epoch, max(limits.epoch_ms, ttl), ttl)
+        over = number(now - limits.grace_ms)
+        commands = [
+            _script(GRANT, keys, *fixed, over, limits.shard_runs, *map(encode_run, chunk))
+            for chunk in _chunks(runs, limits.chunk)
+        ]
+        await self._own(shard, epoch, commands)
+
+    async def release(self, shard: str, epoch: int, receipts: Sequence[ReceiptRun]) -> None:
+        keys, limits = (epoch_key(shard), runs_key(shard)), self.limits
+        commands = [
+            _script(RELEASE, keys, epoch, limits.epoch_ms, *_cuts(chunk))
+            for chunk in _chunks(receipts, limits.chunk)
+        ]
+        await self._own(shard, epoch, commands)
+
+    # Dedup ids
+
+    async def remember(
+        self, shard: str, epoch: int, marks: Sequence[tuple[str, str]], ttl_ms: int, now: int
+    ) -> None:
+        limits = self.limits
+        commands = []
+        for chunk in _chunks(marks, limits.chunk):
+            keys = (epoch_key(shard), *(mark_key(shard, dedup) for dedup, _ in chunk))
+            values = (encode_value(message.encode(), now + ttl_ms) for _, message in chunk)
+            ttl = ttl_ms + limits.grace_ms
+            commands.append(_script(REMEMBER, keys, epoch, max(limits.epoch_ms, ttl), ttl, *values))
+        await self._own(shard, epoch, commands)
+
+    async def recall(self, shard: str, ids: Sequence[str], now: int) -> dict[str, str]:
+        commands: list[Command] = [
+            ("MGET", *(mark_key(shard, dedup) for dedup in chunk))
+            for chunk in _chunks(ids, self.limits.chunk)
+            if chunk
+        ]
+        entries = [entry for reply in await self._pipe.ask(commands) for entry in reply]
+        found = zip(ids, (decode_value(entry, now) for entry in entries), strict=True)
+        return {dedup: message.decode() for dedup, message in found if message is not None}
+
+    # Queue rows
+
+    async def put_queue(self, tenant: str, name: str, row: bytes, ttl_ms: int, now: int) -> None:
+        value = encode_value(row, now + ttl_ms)
+        ttl = ttl_ms + self.limits.grace_ms
+        await self._pipe.ask([("SET", queue_key(tenant, name), value, "PX", ttl)])
+
+    async def get_queue(self, tenant: str, name: str, now: int) -> bytes | None:
+        [entry] = await self._pipe.ask([("GET", queue_key(tenant, name))])
+        return decode_value(entry, now)
+
+    async def forget_queue(self, tenant: str, name: str) -> None:
+        await self._pipe.ask([("DEL", queue_key(tenant, name))])
+
+    async def close(self) -> None:
+        await self._pipe.close()
+
+    async def _own(self, shard: str, epoch: int, commands: list[Command]) -> list[list[bytes]]:
+        """Ask as the owner: a script that finds a newer one answers with its epoch."""
+        replies = await self._pipe.ask(commands)
+        for reply in replies:
+            if isinstance(reply, int):
+                raise StaleEpoch(f"{shard}: epoch {epoch}, the owner's is {reply}")
+        if shard not in self._seen:
+            self._see(shard)
+        elif replies[0] == FRESH:
+            raise Forgotten(f"{shard}: Redis was restarted or flushed")
+        return replies
+
+    def _see(self, shard: str) -> None:
+        self._seen[shard] = None
+        if len(self._seen) > self.limits.seen:
+            del self._seen[next(iter(self._seen))]
+
+
+def _script(script: Script, keys: Sequence[str], *args: str | bytes | int) -> Command:
+    return ("EVALSHA", script.sha, len(keys), *keys, *args)
+
+
+def _cuts(receipts: Sequence[ReceiptRun]) -> Iterator[str]:
+    for prefix, low, high in receipts:
+        yield from (quote(prefix), number(low), number(high))
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """At least one, for an empty call compares the epoch, too."""
+    for start in range(0, max(len(items), 1), size):
+        yield items[start : start + size]

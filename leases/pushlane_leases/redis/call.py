@@ -1,0 +1,54 @@
+"""A call: commands that a trio task hands to the thread with the connection, and sleeps.
+
+One hop into the trio loop wakes all tasks whose answers came together. A task that is cancelled
+leaves at once. If its commands were under way nobody knows what became of them, and nobody needs
+to: a repeated or a late write of a lease does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from pushlane_leases.interface import LeaseCacheError
+
+Command = tuple[str | bytes | int, ...]
+
+
+class Call:
+    __slots__ = ("commands", "error", "replies", "task")
+
+    def __init__(self, commands: Sequence[Command]) -> None:
+        self.commands = commands
+        self.replies: list[Any] = []
+        """One for each command, once they are there."""
+        self.error: LeaseCacheError | None = None
+        self.task: trio.lowlevel.Task | None = None
+
+    async def wait(self, withdraw: Callable[[Call], None]) -> list[Any]:
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self.task = None
+            withdraw(self)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self.task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(abort)
+        if self.error is not None:
+            raise self.error
+        return self.replies
+
+
+def answer(token: trio.lowlevel.TrioToken, calls: Sequence[Call]) -> None:
+    """Wake the tasks of these calls, from a thread."""
+    with suppress(trio.RunFinishedError):  # then nobody is left who could wait
+        token.run_sync_soon(_wake, calls)
+
+
+def _wake(calls: Sequence[Call]) -> None:
+    for call in calls:
+        task, call.task = call.task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)

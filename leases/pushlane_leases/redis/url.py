@@ -1,0 +1,98 @@
+"""redis:// and rediss:// URLs: where Redis is, and how to speak to it."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl, urlsplit
+
+from redis.backoff import NoBackoff
+from redis.connection import ConnectionPool
+from redis.maint_notifications import MaintNotificationsConfig
+from redis.retry import Retry
+
+from pushlane_leases.redis.cluster import Cluster, Node
+from pushlane_leases.redis.connection import Connection
+from pushlane_leases.redis.limits import RedisLimits
+from pushlane_leases.url import BadLeaseUrl
+
+PORT = 6379
+SCHEMES = ("redis", "rediss")
+TLS_OPTIONS = frozenset(
+    {
+        "ssl_ca_certs",
+        "ssl_ca_path",
+        "ssl_cert_reqs",
+        "ssl_certfile",
+        "ssl_check_hostname",
+        "ssl_keyfile",
+        "ssl_keyfile_password",
+    }
+)
+_CLUSTER = re.compile(r"(?<=[?&])cluster=\w*")
+"""An option of ours that redis-py doesn't know."""
+OPTIONS = frozenset({"client_name", "cluster", "db"})
+
+
+def open_connection(url: str, limits: RedisLimits) -> Connection | Cluster:
+    """Nothing is connected yet: Redis need not be there. `BadLeaseUrl`."""
+    pool = make_pool(url, limits)
+    if not _is_cluster(url):
+        return Connection(pool)
+    if pool.connection_kwargs.get("db"):
+        raise BadLeaseUrl(f"bad Redis URL {shown(url)}: a cluster has database 0 only")
+
+    def connect(node: Node) -> Connection:
+        pool = make_pool(url, limits)
+        pool.connection_kwargs["host"], pool.connection_kwargs["port"] = node
+        return Connection(pool)
+
+    seed = pool.connection_kwargs["host"], pool.connection_kwargs.get("port", PORT)
+    return Cluster(seed, connect)
+
+
+def make_pool(url: str, limits: RedisLimits) -> ConnectionPool:
+    """What makes connections."""
+    try:
+        _check(url)
+        pool: ConnectionPool = ConnectionPool.from_url(
+            _CLUSTER.sub("", url),
+            socket_timeout=limits.answer_ms / 1000,
+            socket_connect_timeout=limits.connect_ms / 1000,
+            socket_keepalive=True,
+            protocol=2,
+            retry=Retry(NoBackoff(), 0),
+            maint_notifications_config=MaintNotificationsConfig(enabled=False),
+        )
+        pool.make_connection()
+    except BadLeaseUrl:
+        raise
+    except Exception as error:
+        raise BadLeaseUrl(f"bad Redis URL {shown(url)}: {error}") from None
+    return pool
+
+
+def _is_cluster(url: str) -> bool:
+    return dict(parse_qsl(urlsplit(url).query)).get("cluster") == "true"
+
+
+def _check(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES or not parts.hostname:
+        raise BadLeaseUrl(f"bad Redis URL {shown(url)}: redis://[USER:PASSWORD@]HOST[:PORT][/DB]")
+    if parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+        raise BadLeaseUrl(f"bad Redis URL {shown(url)}: {parts.path!r} is no number of a database")
+    known = OPTIONS | TLS_OPTIONS if parts.scheme == "rediss" else OPTIONS
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in known:
+            raise BadLeaseUrl(
+                f"bad Redis URL {shown(url)}: unknown option {name!r}, "
+                f"known are {', '.join(sorted(known))}"
+            )
+        if name == "cluster" and value not in ("true", "false"):
+            raise BadLeaseUrl(f"bad Redis URL {shown(url)}: cluster is true or false")
+
+
+def shown(url: str) -> str:
+    """The URL for logs and errors, without what may be secret."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"

@@ -1,0 +1,19 @@
+import socket
+
+import pytest
+
+from tools.services import ports
+from tools.services.ports import answers, free_port
+
+
+def test_a_free_port_is_free_on_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = ["127.0.0.1", "127.0.0.2"]
+    port = free_port(hosts)
+    assert not answers(hosts[0], port)
+    with socket.create_server((hosts[1], port)):
+        assert answers(hosts[1], port)
+        monkeypatch.setattr(ports, "FIRST", port)
+        monkeypatch.setattr(ports, "LAST", port)
+        assert free_port(hosts[:1]) == port
+        with pytest.raises(OSError, match="is free"):
+            free_port(hosts)

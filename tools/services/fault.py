@@ -1,0 +1,2 @@
+class CannotStart(Exception):
+    """A service can't be started; the message says what is missing, or where its log is."""

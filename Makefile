@@ -3,6 +3,8 @@
 PY := .venv/bin/python
 UV := .venv/bin/uv
 READY := .venv/ready
+JS_READY := sdk_js/node_modules/ready
+JS_BUILT := sdk_js/dist/ready
 
 # The cache lives with the environment, so that the wheel tests can install offline from it.
 export UV_CACHE_DIR := $(CURDIR)/.venv/uv-cache
@@ -10,7 +12,14 @@ export UV_CACHE_DIR := $(CURDIR)/.venv/uv-cache
 STARTED := $(shell date +%s)
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: help setup serve test check fmt bench bench-core bench-gateway sim powerloss faults crash soak lock clean
+# The servers themselves are started by those who need them: see tools/services.
+define install-services
+@tools/install-debian java openjdk-17-jre-headless
+@tools/install-debian mvn maven
+@tools/install-debian redis-server redis-server
+endef
+
+.PHONY: help setup serve test check fmt bench bench-core bench-gateway sim powerloss faults crash soak services lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -26,16 +35,38 @@ $(READY): pyproject.toml sdk_py/pyproject.toml requirements-dev.lock
 	$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation -e sdk_py -e .
 	@touch $@
 
+# The JavaScript SDK's tools, exactly as the lock names them, and what it is published as.
+$(JS_READY): sdk_js/package.json sdk_js/package-lock.json
+	$(call step,setup of the JavaScript SDK)
+	@tools/install-debian node nodejs npm
+	cd sdk_js && npm ci --silent --ignore-scripts
+	@touch $@
+
+$(JS_BUILT): $(JS_READY) $(shell find sdk_js/src sdk_js/scripts -type f) $(wildcard sdk_js/tsconfig*)
+	cd sdk_js && npm run --silent build
+	@touch $@
+
 serve: setup ## run the server
 	.venv/bin/pushlane serve
 
-test: check ## check, then run all tests
+# Cassandra's jars are fetched when they are first needed.
+services: setup ## run Cassandra and Redis; CASSANDRA_PORT=9042 REDIS_PORT=6379 RING=3
+	$(install-services)
+	@exec $(PY) -m tools.services $(if $(RING),--ring $(RING)) \
+		$(if $(CASSANDRA_PORT),--cassandra-port $(CASSANDRA_PORT)) \
+		$(if $(REDIS_PORT),--redis-port $(REDIS_PORT))
+
+test: check $(JS_BUILT) ## check, then run all tests
+	$(install-services)
 	@tools/install-debian cc gcc libc6-dev
 	@tools/install-debian node nodejs npm
+	@tools/install-debian chromium chromium
 	$(call step,tests of the core: they alone must cover it)
 	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
 	$(call step,all other tests)
 	$(PY) -m pytest -n 2 --ignore=tests/dispatcher/core
+	$(call step,the JavaScript SDK)
+	cd sdk_js && npm run --silent test
 	$(call step,simulation)
 	$(PY) -m tests.simulation
 	$(call step,power loss)
@@ -46,7 +77,7 @@ test: check ## check, then run all tests
 	$(PY) -m tests.crash --rounds 8 --stops 2
 	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
 
-check: setup ## formatting, lint, types and import contracts
+check: setup $(JS_READY) ## formatting, lint, types and import contracts
 	$(call step,format)
 	.venv/bin/ruff format --check .
 	$(call step,lint)
@@ -55,10 +86,13 @@ check: setup ## formatting, lint, types and import contracts
 	.venv/bin/mypy
 	$(call step,import contracts)
 	.venv/bin/lint-imports --no-logo
+	$(call step,JavaScript)
+	cd sdk_js && npm run --silent check
 
-fmt: setup ## format and mend what can be mended
+fmt: setup $(JS_READY) ## format and mend what can be mended
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
+	cd sdk_js && npm run --silent format
 
 bench: bench-core bench-gateway ## run all benchmarks
 
@@ -95,5 +129,5 @@ lock: setup ## write requirements-dev.lock anew; UPGRADE=1 takes the newest vers
 
 clean: ## remove everything that make made
 	rm -rf .venv .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf dist sdk_py/dist
+	rm -rf dist sdk_py/dist sdk_js/dist sdk_js/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -45,6 +45,8 @@ class Courier:
         self._forgets = settings.forgets
         self._known: int | None = guard.generation
         """The cache's generation that was told everything; None: it missed something."""
+        self._behind = False
+        """Tell it everything, also when nothing is to be delivered."""
         self._queue: list[tuple[Deliver | Lost | Remember, int]] = []
         self._ended: list[Receipts] = []
         self.busy = False
@@ -56,21 +58,26 @@ class Courier:
     def forget(self, effect: Forget) -> None:
         self._ended += effect.receipts
 
+    def catch_up(self) -> bool:
+        """Tell a cache that missed something what is out. False: there is no need."""
+        self._behind = self._known != self._guard.generation
+        return self._behind
+
     def begin(self) -> bool:
         """Whether `run` must be started now."""
-        starts = not self.busy and bool(self._queue or self._ended)
+        starts = not self.busy and bool(self._queue or self._ended or self._behind)
         self.busy = self.busy or starts
         return starts
 
     async def run(self) -> None:
         """Until nothing waits. `StaleEpoch` comes through."""
-        while self._queue or self._ended:
+        while self._queue or self._ended or self._behind:
             batch, runs = self._next()
-            if runs:
+            if runs or self._behind:
                 await self._remember(runs)
             self._hand_over(batch)
             if self._ended and (not self._queue or len(self._ended) >= self._forgets):
-                await self._guard.release(self._name, self._shard.epoch, self._next_ended())
+                await self._release()
         self.busy = False
 
     def run_now(self, cache: InstantCache) -> None:
@@ -100,7 +107,12 @@ class Courier:
             if there and not isinstance(effect, Remember):
                 hand_over(effect)
 
+    async def _release(self) -> None:
+        if not await self._guard.release(self._name, self._shard.epoch, self._next_ended()):
+            self._known = None
+
     async def _remember(self, runs: list[LeaseRun]) -> None:
+        self._behind = False
         generation = self._guard.generation
         if self._known != generation:
             runs = self._everything()

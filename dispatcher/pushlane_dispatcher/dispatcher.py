@@ -19,9 +19,10 @@ from contextlib import asynccontextmanager
 import msgspec
 import trio
 
-from pushlane.wire.errors import BadRequest, Conflict, NotFound
+from pushlane.wire.errors import BadRequest, Conflict, NotFound, Unavailable
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher import lookup
+from pushlane_dispatcher.backlog import Page, peek
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.config import own_dead_letter
 from pushlane_dispatcher.core.bounds import Bounds
@@ -32,6 +33,7 @@ from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.queues import Name, Queues, store_answers
+from pushlane_dispatcher.redrive import Redrive, Redriven, redrive
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.shards import Shards
@@ -67,6 +69,8 @@ async def open_dispatcher(
     async with trio.open_nursery() as nursery:
         dispatcher = Dispatcher(tools, nursery, owner or f"node-{secrets.token_hex(8)}")
         nursery.start_soon(dispatcher.sweep)
+        if guard is not None and guard.instant is None:
+            nursery.start_soon(dispatcher.catch_up, guard)
         try:
             yield dispatcher
             await dispatcher.aclose()
@@ -96,6 +100,19 @@ class Dispatcher:
         stats = getattr(self._tools.store, "stats", None)
         return {} if stats is None else msgspec.structs.asdict(stats())
 
+    def lease_numbers(self) -> dict[str, int]:
+        """How the lease cache does; nothing when it is in this process, or there is none."""
+        guard = self.leases
+        if guard is None or guard.instant is not None:
+            return {}
+        return {
+            "broken": guard.broken,
+            "failures": guard.failures,
+            "forgotten": guard.forgotten,
+            "skipped": guard.skipped,
+            "trips": guard.trips,
+        }
+
     async def aclose(self) -> None:
         """Finish what was accepted and close every shard. Nothing opens any more."""
         await self._shards.close()
@@ -106,6 +123,15 @@ class Dispatcher:
         while True:
             await trio.sleep(idle_ms / 2000)
             await self._shards.close_idle(idle_ms)
+
+    async def catch_up(self, guard: LeaseGuard) -> None:
+        """A task: a lease cache that is back is told what is out, also by shards that rest.
+
+        Without it, one that nobody has anything to tell would never be tried again.
+        """
+        while True:
+            await trio.sleep(self._tools.settings.cache_rest_ms / 1000)
+            await self._shards.catch_up(guard)
 
     # Using queues
 
@@ -167,15 +193,18 @@ class Dispatcher:
     async def purge(self, tenant: str, name: str) -> None:
         await (await self.open(tenant, name)).purge()
 
-    async def redrive(self, tenant: str, name: str, count: int, to: str | None = None) -> int:
-        """Send up to `count` dead letters back to where they came from, or to another queue."""
-        if count < 1:
-            raise BadRequest(f"count is {count}: at least 1")
-        if to == name:
+    async def redrive(self, tenant: str, name: str, wanted: Redrive, after: str = "") -> Redriven:
+        """Send dead letters back to where they came from, or to another queue.
+
+        It may take several calls: `after` is where the last one said to go on.
+        """
+        if wanted.max < 1:
+            raise BadRequest(f"max is {wanted.max}: at least 1")
+        if wanted.to == name:
             raise BadRequest("dead letters can't be redriven to the queue they are in")
-        if to is not None:
-            await self._queues.get(tenant, to)
-        return (await self.open(tenant, name)).redrive(count, to)
+        if wanted.to is not None:
+            await self._queues.get(tenant, wanted.to)
+        return await redrive(self._tools.store, await self.open(tenant, name), wanted, after)
 
     async def stats(self, tenant: str, name: str) -> Stats:
         return (await self.open(tenant, name)).stats()
@@ -200,9 +229,12 @@ class Dispatcher:
         """End a delayed message. `Conflict` when it is not delayed (any more)."""
         await lookup.cancel(self._tools.store, await self.open(tenant, name), message_id)
 
-    async def peek(self, tenant: str, name: str, limit: int) -> list[tuple[str, Message, int]]:
-        """What would be delivered next: ids, messages, attempts so far."""
-        return await lookup.peek(await self.open(tenant, name), limit)
+    async def peek(self, tenant: str, name: str, limit: int, after: str = "") -> Page:
+        """What would be delivered next; `after` is where another peek said to go on."""
+        queue = await self.open(tenant, name)
+        with trio.move_on_after(self._tools.settings.peek_ms / 1000):
+            return await peek(self._tools.store, queue, limit, after)
+        raise Unavailable(f"the store takes too long to read {name}", retry_ms=1_000)
 
     async def consumers(self, tenant: str, name: str) -> list[ConsumerInfo]:
         queue = await self.open(tenant, name)

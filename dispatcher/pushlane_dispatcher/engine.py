@@ -381,6 +381,13 @@ class Engine:
             self.tickets.discard(ticket)
             ticket.token(ticket, None)
 
+    def catch_up(self) -> bool:
+        """Have the lease cache told what it missed. False: it missed nothing."""
+        behind = self._courier is not None and self._courier.catch_up()
+        if behind:
+            self.wake()
+        return behind
+
     # The end
 
     @property

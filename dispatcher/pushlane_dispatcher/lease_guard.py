@@ -16,6 +16,7 @@ from pushlane_dispatcher.breaker import Breaker
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.settings import Settings
 from pushlane_leases.interface import (
+    Forgotten,
     InstantCache,
     LeaseCache,
     LeaseCacheError,
@@ -41,6 +42,8 @@ class LeaseGuard:
         """One more whenever the cache comes back: then it has missed something."""
         self.failures = 0
         """Calls that failed or took too long."""
+        self.forgotten = 0
+        """Calls that found that the cache had lost what it knew of their shard."""
         self.skipped = 0
         """Calls that were not made while the breaker was open."""
 
@@ -80,6 +83,11 @@ class LeaseGuard:
         except StaleEpoch:
             self._succeeded()
             raise
+        except Forgotten as error:  # it answers, but it missed something all the same
+            self._succeeded()
+            self.forgotten += 1
+            log.warning("the lease cache forgot: %s", error)
+            return None
         except (LeaseCacheError, trio.TooSlowError) as error:
             self._failed(error)
             return None

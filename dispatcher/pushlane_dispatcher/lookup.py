@@ -1,23 +1,16 @@
-"""Lookup: messages by their id, and the next ones, as they are stored."""
+"""Lookup: messages by their id, as they are stored."""
 
 from __future__ import annotations
 
-import trio
-
 from pushlane.wire.errors import NotFound
 from pushlane_dispatcher.core.effects import SettleTicket
-from pushlane_dispatcher.core.ident import Place, make_id, parse_id
+from pushlane_dispatcher.core.ident import Place, parse_id
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.queues import store_answers
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_storage.interface import Store
 from pushlane_storage.message import Message
-
-FILL_MS = 1_000
-"""How long a peek waits for a shard that is about to read from its store …"""
-LOOK_MS = 10
-"""… and how often it looks."""
 
 ENDED = "the message has ended, or was never stored"
 
@@ -52,18 +45,3 @@ async def cancel(store: Store, queue: OpenQueue, message_id: str) -> None:
     waiter: Waiter[SettleTicket] = Waiter()
     runner.cancel(place.lane, place.seq, message.not_before, waiter)
     await waiter.wait()
-
-
-async def peek(queue: OpenQueue, limit: int) -> list[tuple[str, Message, int]]:
-    """The next messages with their ids and attempts; higher priorities first, then by time."""
-    for _ in range(FILL_MS // LOOK_MS):
-        if not any(r.filling and len(r.peek(limit)) < limit for r in queue.runners):
-            break
-        await trio.sleep(LOOK_MS / 1000)
-    found = [(runner.key, peeked) for runner in queue.runners for peeked in runner.peek(limit)]
-    if len(queue.runners) > 1:
-        found.sort(key=lambda item: (-item[1].lane, item[1].message.published_at))
-    return [
-        (make_id(*key, peeked.lane, peeked.seq), peeked.message, peeked.attempts)
-        for key, peeked in found[:limit]
-    ]

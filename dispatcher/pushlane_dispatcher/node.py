@@ -6,7 +6,7 @@ that it needs (messages, queue rows) it takes from here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
@@ -16,8 +16,9 @@ from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
-from pushlane_leases.interface import LeaseCache
-from pushlane_leases.memory import InstantLeases
+from pushlane_leases.interface import LeaseCache, LeaseCacheError
+from pushlane_leases.url import BadLeaseUrl, open_leases, probe_leases
+from pushlane_storage.cassandra.errors import OpenError as CassandraError
 from pushlane_storage.interface import Store
 from pushlane_storage.message import Dead, Message
 from pushlane_storage.queue import QueueConfig, QueueRow
@@ -27,18 +28,20 @@ from pushlane_storage.sqlite.store import SqliteStore
 from pushlane_storage.url import BadStoreUrl, open_store
 
 __all__ = [
+    "BadLeaseUrl",
     "CannotOpen",
     "Clock",
     "Dead",
     "Dispatcher",
+    "LeaseCacheError",
     "Message",
     "QueueConfig",
     "QueueRow",
     "open_node",
+    "probe_leases",
 ]
 
 SQLITE = "sqlite:"
-LEASE_URLS = ("memory:",)
 
 
 class CannotOpen(Exception):
@@ -57,9 +60,16 @@ async def open_node(
     owner: str | None = None,
     sqlite: SqliteLimits | None = None,
 ) -> AsyncIterator[Dispatcher]:
-    """Raises `CannotOpen` before anything is served. The store is closed last, come what may."""
+    """Raises `CannotOpen` before anything is served. The store is closed last, come what may.
+
+    A lease cache need not be there, now or later: the dispatcher goes on without it.
+    """
     leases = _open_leases(leases_url)
-    store = await _open_store(store_url, sqlite)
+    try:
+        store = await _open_store(store_url, sqlite)
+    except BaseException:
+        await _close(leases)
+        raise
     try:
         async with open_dispatcher(
             store,
@@ -72,8 +82,7 @@ async def open_node(
         ) as dispatcher:
             yield dispatcher
     finally:
-        with trio.CancelScope(shield=True):
-            await store.close()
+        await _close(leases, store)
 
 
 async def _open_store(url: str, sqlite: SqliteLimits | None) -> Store:
@@ -81,16 +90,21 @@ async def _open_store(url: str, sqlite: SqliteLimits | None) -> Store:
         if sqlite is not None and url.startswith(SQLITE) and url != SQLITE:
             return await SqliteStore.open(url.removeprefix(SQLITE), sqlite)
         return await open_store(url)
-    except (BadStoreUrl, OpenError) as error:
+    except (BadStoreUrl, OpenError, CassandraError) as error:
         raise CannotOpen(str(error)) from error
 
 
+async def _close(leases: LeaseCache, store: Store | None = None) -> None:
+    with trio.CancelScope(shield=True):
+        try:
+            await leases.close()
+        finally:
+            if store is not None:
+                await store.close()
+
+
 def _open_leases(url: str) -> LeaseCache:
-    scheme, colon, rest = url.partition(":")
-    opener = _LEASES.get(scheme) if colon and not rest else None
-    if opener is None:
-        raise CannotOpen(f"bad lease URL {url!r}: known are {', '.join(LEASE_URLS)}")
-    return opener()
-
-
-_LEASES: dict[str, Callable[[], LeaseCache]] = {"memory": InstantLeases}
+    try:
+        return open_leases(url)
+    except BadLeaseUrl as error:
+        raise CannotOpen(str(error)) from error

@@ -113,12 +113,6 @@ class OpenQueue:
         for waiter in waiters:
             await waiter.wait()
 
-    def redrive(self, count: int, to: str | None = None) -> int:
-        sent = 0
-        for runner in self.runners:
-            sent += runner.redrive(count - sent, to)
-        return sent
-
     def stats(self) -> Stats:
         """All shards together."""
         parts = [msgspec.structs.asdict(runner.stats()) for runner in self.runners]

@@ -38,8 +38,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Failures in a row after which it is left alone …"""
     cache_rest_ms: int = 5_000
     """… for this long; then one call tries it again."""
+    catch_ups: int = 100
+    """Shards at once that tell a cache what it missed, every `cache_ms`: one that is just back
+    is not to be overrun."""
     forgets: int = 1_000
     """Ended receipts that wait while deliveries go first."""
+
+    # Looking
+    peek_ms: int = 10_000
+    """How long a peek may read; then it is `unavailable`."""
 
     # Shards
     open_shards: int = 10_000

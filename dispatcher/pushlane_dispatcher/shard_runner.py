@@ -7,12 +7,12 @@ stopped, or takes nothing more on, raise `Unavailable`: ask the dispatcher for i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pushlane.wire.errors import Throttled, Unavailable
 from pushlane_dispatcher.core.effects import PublishTicket, Receipts, SettleTicket
 from pushlane_dispatcher.core.explain import Explanation, Stats
-from pushlane_dispatcher.core.looking import ConsumerInfo, Located, Peeked
+from pushlane_dispatcher.core.looking import ConsumerInfo, Located, Stretch
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.engine import Engine
@@ -64,6 +64,10 @@ class ShardRunner:
         """Finish what was accepted, then stop. Settles are taken until then."""
         await self._engine.close(reason)
 
+    def catch_up(self) -> bool:
+        """Have the lease cache told what it missed. False: it missed nothing."""
+        return self._engine.catch_up()
+
     # Publishing
 
     @property
@@ -106,11 +110,17 @@ class ShardRunner:
             return
         crowd, settings = self._engine.crowd, self._tools.settings
         if len(crowd) >= settings.waiting_publishers:
-            raise Throttled("too many publishers wait for this queue", retry_ms=1_000)
+            raise Throttled(
+                "too many publishers wait for this queue",
+                retry_ms=1_000,
+                limit="waiting_publishers",
+            )
         called = await crowd.wait(settings.room_ms / 1000)
         self._engine.wake()
         if not called:
-            raise Throttled("the store is slower than this queue's publishers", retry_ms=1_000)
+            raise Throttled(
+                "the store is slower than this queue's publishers", retry_ms=1_000, limit="room_ms"
+            )
 
     # Consuming
 
@@ -248,11 +258,16 @@ class ShardRunner:
         self._shard.purge(ticket, now)
         return ticket
 
-    def redrive(self, count: int, to: str | None = None) -> int:
-        """Send dead letters back, or to another queue; how many are on their way."""
-        sent = self._shard.redrive(count, to, self._open())
+    def redrive(self, lane: int, targets: Mapping[int, str]) -> int:
+        """Send messages that wait to other queues, by seq; how many are on their way."""
+        sent = self._shard.redrive(lane, targets, self._open())
         self._engine.wake()
         return sent
+
+    @property
+    def may_leave(self) -> int:
+        """How many more may be on their way out at once."""
+        return self._shard.bounds.leaving - self._shard.life.leaving()
 
     def cancel(self, lane: int, seq: int, not_before: int, answer: SettleAnswer) -> None:
         """End a delayed message; `NotFound` or `Conflict` when there is none to end."""
@@ -276,17 +291,20 @@ class ShardRunner:
 
     # Looking
 
-    def peek(self, limit: int) -> list[Peeked]:
-        """What would go out next, as far as it is in memory."""
-        self._alive()
-        return self._shard.peek(limit)
-
     @property
-    def filling(self) -> bool:
-        """More is ready than memory holds, and it is about to be read."""
-        return any(
-            lane.paging or (lane.backlogged and not lane.ready) for lane in self._shard.window.order
-        )
+    def lanes(self) -> list[tuple[int, int]]:
+        """The numbers of its lanes, the highest first, and the seq behind each one's last."""
+        self._alive()
+        return [(lane.number, lane.stored) for lane in self._shard.window.order]
+
+    def stretch(self, lane: int, start: int) -> Stretch | None:
+        """The next unsettled messages of a lane from a seq on."""
+        self._alive()
+        return self._shard.stretch(lane, start)
+
+    def in_line(self, lane: int, seq: int, not_before: int) -> int | None:
+        """How often a message was started that waits for a consumer; None: it does not."""
+        return self._shard.in_line(lane, seq, not_before, self._alive())
 
     def locate(self, lane: int, seq: int) -> Located | None:
         self._alive()
@@ -313,7 +331,7 @@ class ShardRunner:
 
     def _ticket(self, answer: SettleAnswer | None) -> tuple[SettleTicket, int]:
         now = self._alive()
-        ticket = SettleTicket(answer)
+        ticket = SettleTicket(answer, silent=answer is None)
         if answer is not None:
             self._engine.tickets.add(ticket)
         self._engine.wake()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 import trio
 
 from pushlane.wire.errors import Throttled, Unavailable
+from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.recover import read_rows, take_over
 from pushlane_dispatcher.repeat import Undecided
 from pushlane_dispatcher.shard_runner import ShardRunner
@@ -101,7 +102,7 @@ class Shards:
         if key in self._held:  # somebody else began while we made room
             return self._held[key]
         if len(self._held) >= self._tools.settings.open_shards:
-            raise Throttled("too many queues are in use", retry_ms=1_000)
+            raise Throttled("too many queues are in use", retry_ms=1_000, limit="open_shards")
         slot_number = slot_of(key)
         slot = self._slots.setdefault(slot_number, Slot(slot_number))
         held = self._held[key] = Held(row, number, dead_letter, slot)
@@ -169,6 +170,18 @@ class Shards:
                 slot.used.clear()
                 slot.epoch = await self._tools.store.claim(slot.number, self._owner)
             return slot.epoch
+
+    async def catch_up(self, guard: LeaseGuard) -> None:
+        """Tell the lease cache what it missed. While it is gone, one shard tries for all."""
+        settings = self._tools.settings
+        behind = 0
+        for held in list(self._held.values()):
+            if held.runner is not None and held.runner.running and held.runner.catch_up():
+                behind += 1
+                if guard.broken:
+                    return
+                if behind % settings.catch_ups == 0:
+                    await trio.sleep(settings.cache_ms / 1000)
 
     # Closing
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+from pushlane_dispatcher.node import BadLeaseUrl, LeaseCacheError, probe_leases
 from pushlane_gateway.auth.key_file import BrokenKeyFile, read_keys
 from pushlane_gateway.configuration.configuration import Configuration
 from pushlane_gateway.configuration.errors import ConfigurationError
@@ -30,7 +31,7 @@ MIB = 1 << 20
 
 
 def checks(config: str | None = None, data: str | None = None) -> Iterator[Row]:
-    """Configuration, store folder, disk, keys, file descriptors."""
+    """Configuration, store folder, disk, lease cache, keys, file descriptors."""
     try:
         configuration = load(config, {"data": data})
     except ConfigurationError as error:
@@ -40,6 +41,7 @@ def checks(config: str | None = None, data: str | None = None) -> Iterator[Row]:
     folder = configuration.folder
     if folder is not None:
         yield from check_folder(folder, configuration.sqlite.reserve_bytes)
+    yield from check_leases(configuration.leases)
     yield from check_keys(configuration)
     yield check_descriptors(configuration.gateway.connections)
 
@@ -88,6 +90,21 @@ def _sync_times(folder: Path) -> list[float]:
             os.fsync(file.fileno())
             times.append((time.perf_counter() - started) * 1000)
     return times
+
+
+def check_leases(url: str) -> Iterator[Row]:
+    """Without it the server goes on: nothing here is a failure but a URL that is wrong."""
+    try:
+        found = probe_leases(url)
+    except BadLeaseUrl as error:
+        yield "lease cache", "failed", str(error)
+    except LeaseCacheError as error:
+        reason = str(error).rstrip(".")
+        yield "lease cache", "warning", f"{reason}: the server goes on without it"
+    else:
+        if found is not None:
+            status = "ok" if found.fault is None else "warning"
+            yield "lease cache", status, ": ".join(filter(None, found))
 
 
 def check_keys(configuration: Configuration) -> Iterator[Row]:

@@ -24,10 +24,11 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from pushlane.wire.errors import PushlaneError
 from pushlane_gateway.listener.counters import Counters
 
-LABELS = 64
-"""The most values of one label; the words of the protocol are fewer."""
+LABELS = 128
+"""The most values of one label; the words of the protocol, and all limits, are fewer."""
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the latency histogram: a commit takes from half a millisecond on."""
@@ -94,6 +95,12 @@ class Metrics(Collector):
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self._groups: dict[str, tuple[str, Callable[[], Mapping[str, float]]]] = {}
         self._listeners: list[Counters] = []
+
+    def refused(self, error: PushlaneError) -> None:
+        """A client is told of an error."""
+        self.errors.add(error.code)
+        if error.limit is not None:
+            self.limits.add(error.limit)
 
     def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
         """Something that is asked for its value when it is needed."""

@@ -48,9 +48,11 @@ def serve(
         The folder of the embedded store, short for --store sqlite:DIR. It is made when it isn't
         there. ./pushlane-data unless given.
     store
-        Where messages are kept: sqlite:DIR, or memory: for nothing that has to last.
+        Where messages are kept: sqlite:DIR, cassandra://HOST/KEYSPACE, or memory: for nothing that
+        has to last.
     leases
-        Where it is cached who holds which message: memory:.
+        Where it is cached who holds which message: memory:, or redis://HOST:PORT for a cache that
+        outlives this process.
     config
         A TOML file. Unless given, pushlane.toml where it is there.
     insecure

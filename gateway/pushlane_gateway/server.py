@@ -178,6 +178,7 @@ def _show(metrics: Metrics, dispatcher: Dispatcher, authenticator: Authenticator
         lambda: authenticator.failures,
     )
     metrics.gauges("store", "Embedded store", dispatcher.store_numbers)
+    metrics.gauges("lease_cache", "Lease cache", dispatcher.lease_numbers)
 
 
 def _origins(

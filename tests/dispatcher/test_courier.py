@@ -1,22 +1,27 @@
 """The lease cache on the way of a delivery: told before it leaves, never in its way for long."""
 
+from collections import Counter
+
 import pytest
 import trio
 
 from pushlane_dispatcher.courier import cache_name
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.stop import Stop
-from pushlane_leases.interface import LeaseCacheError, LeaseRun
-from pushlane_leases.memory import MemoryLeases
+from pushlane_leases.interface import Forgotten, LeaseCacheError, LeaseRun
+from pushlane_leases.memory import LeaseTable, MemoryLeases
 from pushlane_storage.memory import MemoryStore
 from tests.dispatcher.rig import (
     START,
+    Call,
+    Consumer,
     Gate,
     Rig,
     ScriptedLeases,
     ScriptedStore,
     blocked,
     fail,
+    fail_after,
     hang,
     memory_store,
     message,
@@ -130,6 +135,82 @@ async def test_one_missed_grant_is_made_up_for_with_the_next() -> None:
         runs = known(leases, r)
         assert sum(run.count for run in runs) == 4
         assert {run.started for run in runs} == {True, False}
+
+
+async def test_a_cache_that_is_back_is_told_though_nothing_happens() -> None:
+    leases = ScriptedLeases()
+    settings = Settings(cache_failures=1, cache_rest_ms=1_000)
+    async with rig(leases=leases, settings=settings, lease_ms=3_600_000) as r:
+        guard = r.dispatcher.leases
+        assert guard is not None
+        leases.script.always["grant"] = fail(GONE)
+        consumer = r.consumer()
+        await r.publish(b"1", b"2")
+        await consumer.got(2)
+        await trio.sleep(5)
+        assert r.dispatcher.lease_numbers()["broken"] == 1
+        assert 2 <= guard.failures <= 6, "it is tried once in a while"
+        leases.script.always.clear()
+        await trio.sleep(3)
+        assert r.dispatcher.lease_numbers()["broken"] == 0
+        assert [(run.n, run.count) for run in known(leases, r)] == [(1, 2)]
+        calls = len(leases.script.calls)
+        await trio.sleep(60)
+        assert len(leases.script.calls) == calls, "then it is left alone"
+
+
+async def test_a_cache_that_is_back_is_not_overrun() -> None:
+    leases = ScriptedLeases()
+    settings = Settings(cache_failures=1, cache_rest_ms=1_000, catch_ups=2)
+    async with rig(leases=leases, settings=settings, shards=7, lease_ms=3_600_000) as r:
+        leases.script.always["grant"] = fail(GONE)
+        for runner in r.queue.runners:
+            consumer = Consumer(runner)
+            await runner.publish([message(b"1")])
+            await consumer.got(1)
+        calls = len(leases.script.calls)
+        await trio.sleep(3)
+        assert len(leases.script.calls) - calls <= 3, "one tries for all"
+        leases.script.always.clear()
+        told: list[float] = []
+
+        async def note(call: Call) -> None:
+            told.append(trio.current_time())
+            await call()
+
+        leases.script.always["grant"] = note
+        await trio.sleep(10)
+        names = [cache_name(runner.key) for runner in r.queue.runners]
+        found = [leases.table.claim(name, 1 << 20, START) for name in names]
+        assert [len(runs) for runs in found] == [1] * 7
+        assert max(Counter(told).values()) == 2
+
+
+async def test_a_cache_that_forgot_is_told_everything_soon() -> None:
+    leases = ScriptedLeases()
+    async with rig(leases=leases, lease_ms=3_600_000) as r:
+        consumer = r.consumer()
+        await r.publish(b"1", b"2")
+        await consumer.got(2)
+        leases.table = LeaseTable()
+        leases.script.add("grant", fail_after(Forgotten("flushed")))
+        await r.publish(b"3")
+        await consumer.got(3)
+        await trio.sleep(5.1)
+        assert sum(run.count for run in known(leases, r)) == 3
+
+
+async def test_a_release_that_finds_an_empty_cache_has_it_filled() -> None:
+    leases = ScriptedLeases()
+    async with rig(leases=leases, lease_ms=3_600_000) as r:
+        consumer = r.consumer()
+        await r.publish(b"1", b"2")
+        await consumer.got(2)
+        leases.table = LeaseTable()
+        leases.script.add("release", fail_after(Forgotten("flushed")))
+        r.runner.ack(consumer.sub, 1, [(consumer.sub.prefix, 1, 1)])
+        await trio.sleep(5.1)
+        assert [(run.n, run.count) for run in known(leases, r)] == [(2, 1)]
 
 
 async def test_a_newer_owner_in_the_cache_ends_the_shard() -> None:

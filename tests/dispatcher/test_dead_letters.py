@@ -1,9 +1,7 @@
 """Dead letters, whole way: into their queue, and back out of it."""
 
-import pytest
 import trio
 
-from pushlane.wire.errors import BadRequest, NotFound
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_storage.interface import StoreUnknown
 from pushlane_storage.queue import QueueConfig
@@ -144,49 +142,6 @@ async def test_leavers_go_on_after_a_restart_and_arrive_once() -> None:
         await trio.sleep(5)
         assert (await r.dispatcher.stats(TENANT, "q.dead")).stored == 1
         assert (await r.dispatcher.stats(TENANT, "q")).stored == 0
-
-
-async def test_redrive_sends_them_back() -> None:
-    async with rig() as r:
-        consumer = r.consumer()
-        await r.publish(b"1", b"2", b"3")
-        await consumer.got(3)
-        await consumer.nack(dead=True)
-        await trio.sleep(1)
-        assert await r.dispatcher.redrive(TENANT, "q.dead", 2) == 2
-        assert len(await consumer.got(5)) == 5
-        assert all(run.messages[0].dead is None for run in consumer.runs)
-        await blocked()
-        stats = await r.dispatcher.stats(TENANT, "q.dead")
-        assert stats.stored == 1
-
-
-async def test_redrive_to_another_queue() -> None:
-    async with rig() as r:
-        consumer = r.consumer()
-        await r.publish(b"1")
-        await consumer.got(1)
-        await consumer.nack(dead=True)
-        await trio.sleep(1)
-        with pytest.raises(NotFound):
-            await r.dispatcher.redrive(TENANT, "q.dead", 1, to="other")
-        await r.dispatcher.create(TENANT, "other")
-        assert await r.dispatcher.redrive(TENANT, "q.dead", 1, to="other") == 1
-        other = await dead_consumer(r, "other")
-        assert await other.got(1) == [b"1"]
-
-
-@pytest.mark.parametrize(("count", "to"), [(0, None), (-1, None), (1, "q")])
-async def test_a_senseless_redrive_is_a_bad_request(count: int, to: str | None) -> None:
-    async with rig() as r:
-        with pytest.raises(BadRequest):
-            await r.dispatcher.redrive(TENANT, "q", count, to)
-
-
-async def test_what_was_never_dead_has_nowhere_to_go_back_to() -> None:
-    async with rig() as r:
-        await r.publish(b"1")
-        assert await r.dispatcher.redrive(TENANT, "q", 5) == 0
 
 
 async def test_expired_and_overflowing_messages_die_too() -> None:

@@ -3,8 +3,8 @@ import trio
 
 from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.settings import Settings
-from pushlane_leases.interface import LeaseCacheError, LeaseRun, ReceiptRun, StaleEpoch
-from tests.dispatcher.rig import START, ScriptedLeases, fail, hang, mock_clock
+from pushlane_leases.interface import Forgotten, LeaseCacheError, LeaseRun, ReceiptRun, StaleEpoch
+from tests.dispatcher.rig import START, ScriptedLeases, fail, fail_after, hang, mock_clock
 
 SETTINGS = Settings(cache_ms=200, cache_failures=2, cache_rest_ms=1_000)
 RUN = LeaseRun("P", 1, 2, 4, 7, 9, "s", 0, 0, True, 30_000, START + 30_000, 1)
@@ -80,3 +80,12 @@ async def test_a_try_that_is_cancelled_leaves_it_to_the_next() -> None:
         await guard.grant("q/0", 1, [RUN])
     assert guard.broken
     assert await guard.grant("q/0", 1, [RUN])
+
+
+async def test_a_cache_that_forgot_is_told_so_and_has_not_failed() -> None:
+    leases = ScriptedLeases()
+    leases.script.add("grant", fail(LeaseCacheError("gone")), fail_after(Forgotten("flushed")))
+    guard = guarded(leases)
+    assert [await guard.grant("q/0", 1, [RUN]) for _ in range(3)] == [False, False, True]
+    assert (guard.failures, guard.forgotten, guard.broken) == (1, 1, False)
+    assert guard.generation == 1, "it is one shard's affair"

@@ -1,4 +1,4 @@
-"""Messages by their id, the next ones, and who consumes: through the dispatcher."""
+"""Messages by their id, and who consumes: through the dispatcher."""
 
 from __future__ import annotations
 
@@ -134,42 +134,6 @@ async def test_a_cancel_that_the_shard_does_not_live_to_answer() -> None:
             await r.runner.close()
         with pytest.raises(Unavailable):
             r.runner.cancel(4, 0, 0, lambda *_: None)
-
-
-async def bodies(r: Rig, limit: int) -> list[bytes]:
-    return [found.body for _, found, _ in await r.dispatcher.peek(TENANT, "q", limit)]
-
-
-async def test_peek() -> None:
-    async with rig() as r:
-        ids = await publish(r, b"1", b"2", b"3")
-        assert [id for id, _, _ in await r.dispatcher.peek(TENANT, "q", 2)] == ids[:2]
-        assert await bodies(r, 10) == [b"1", b"2", b"3"]
-
-
-async def test_peek_by_time_over_shards() -> None:
-    async with rig(shards=3) as r:
-        for n in range(9):
-            await r.queue.publish([message(b"%d" % n, key=f"k{n}")])
-            await trio.sleep(1)
-        assert await bodies(r, 4) == [b"0", b"1", b"2", b"3"]
-
-
-async def test_peek_of_a_queue_that_was_just_opened() -> None:
-    store = memory_store()
-    async with rig(store) as r:
-        await publish(r, b"1")
-    async with rig(MemoryStore(store.tables)) as r:
-        assert await bodies(r, 10) == [b"1"]
-
-
-async def test_peek_does_not_wait_when_it_has_enough_or_there_is_no_more() -> None:
-    async with rig(bounds=Bounds(window_messages=2, segment_messages=1)) as r:
-        await publish(r, b"1", b"2", b"3")
-        before = trio.current_time()
-        assert await bodies(r, 2) == [b"1", b"2"]
-        assert await bodies(r, 10) == [b"1", b"2"]  # the rest is behind the window
-        assert trio.current_time() == before
 
 
 async def test_consumers() -> None:

@@ -10,6 +10,7 @@ import trio
 from pushlane.wire.limits import Limits
 from pushlane_dispatcher.node import CannotOpen, Message, QueueConfig, open_node
 from pushlane_storage.sqlite.limits import Limits as SqliteLimits
+from tools.services.ports import free_port
 
 
 async def test_a_node_in_memory() -> None:
@@ -39,7 +40,10 @@ def test_what_is_stored_is_there_again(tmp_path: Path, sqlite: SqliteLimits | No
         ("nonsense", "memory:", "bad store URL 'nonsense'"),
         ("mongo:x", "memory:", "unknown scheme 'mongo'"),
         ("sqlite:", "memory:", "a folder comes after sqlite:"),
-        ("memory:", "redis://x", "bad lease URL 'redis://x': known are memory:"),
+        ("memory:", "mongo://x", "bad lease URL 'mongo://x': known are memory:, redis://"),
+        ("memory:", "redis:x", "bad lease URL 'redis:x'"),
+        ("memory:", "redis://u:secret@x/one", r"bad Redis URL redis://x/one: '/one' is no number"),
+        ("nonsense", "redis://x", "bad store URL 'nonsense'"),
         ("memory:", "memory", "bad lease URL 'memory'"),
         ("memory:", "memory:x", "bad lease URL 'memory:x'"),
         ("sqlite:/dev/null/x", "memory:", "can't be used"),
@@ -84,3 +88,14 @@ class _Nobody:
     def lost(self, *_: object) -> None: ...
 
     def ended(self, *_: object) -> None: ...
+
+
+def test_a_redis_that_is_not_there_keeps_nothing_from_starting() -> None:
+    async def main() -> None:
+        async with open_node("memory:", f"redis://127.0.0.1:{free_port()}") as dispatcher:
+            await dispatcher.publish("default", "q", [Message(b"1", 0)], create=True)
+            assert (await dispatcher.stats("default", "q")).stored == 1
+            assert dispatcher.leases is not None
+            assert dispatcher.leases.failures > 0
+
+    trio.run(main)  # on the real clock: the cache's thread takes real time

@@ -48,18 +48,6 @@ async def test_statistics_and_purges_are_of_all_shards() -> None:
         assert (stats.stored, stats.purged, stats.oldest_at) == (0, 30, None)
 
 
-async def test_redrive_takes_so_many_of_all_shards_together() -> None:
-    async with rig(shards=3) as r:
-        consumers = [Consumer(runner) for runner in r.queue.runners]
-        await r.queue.publish([message(b"%d" % n, dedup=f"d{n}") for n in range(30)])
-        await blocked()
-        for consumer in consumers:
-            await consumer.nack(dead=True)
-        await blocked()
-        assert await r.dispatcher.redrive(TENANT, "q.dead", 7) == 7
-        assert await r.dispatcher.redrive(TENANT, "q.dead", 100) == 23
-
-
 async def test_duplicates_and_failures_keep_their_indexes() -> None:
     async with rig(shards=4, max_message_bytes=10) as r:
         first = await r.queue.publish([message(dedup=f"d{n}") for n in range(4)])

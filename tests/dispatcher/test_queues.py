@@ -4,6 +4,7 @@ import pytest
 
 from pushlane.wire.errors import BadRequest, Conflict, NotFound, Unavailable
 from pushlane_dispatcher.queues import Queues
+from pushlane_dispatcher.redrive import Redrive
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.interface import StoreRefused, StoreUnknown
 from pushlane_storage.queue import QueueConfig
@@ -61,7 +62,8 @@ async def test_a_missing_queue_is_not_found_everywhere() -> None:
             dispatcher.publish(TENANT, "q", [message()]),
             dispatcher.purge(TENANT, "q"),
             dispatcher.stats(TENANT, "q"),
-            dispatcher.redrive(TENANT, "q", 1),
+            dispatcher.redrive(TENANT, "q", Redrive(max=1, budget_ms=1)),
+            dispatcher.peek(TENANT, "q", 1),
         ):
             with pytest.raises(NotFound):
                 await use

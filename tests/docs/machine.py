@@ -30,6 +30,8 @@ class Machine:
         self.folder.mkdir()
         (self.folder / ".venv").symlink_to(ROOT / ".venv")
         (self.folder / "deploy").symlink_to(ROOT / "deploy")
+        (self.folder / "node_modules").mkdir()
+        (self.folder / "node_modules" / "pushlane").symlink_to(ROOT / "sdk_js")
         self._exports = folder / "exports"
         self._log = folder / "server.log"
         self._port = f":{_free_port()}"

@@ -23,10 +23,13 @@ SHARED = {"docs/guide.md"}
 
 ELSEWHERE = {
     ("docs/architecture.md", "mermaid"): "tests/dispatcher/core/test_life.py",
+    ("docs/cassandra.md", "console"): "tests/storage/cassandra/test_migrate.py",
     ("docs/embedded-store.md", "console"): "tests/storage/test_store_command.py",
     ("docs/http.md", "http"): "tests/gateway/http/test_page_of_docs.py",
+    ("docs/javascript.md", "html"): "sdk_js/test/browser/docs.test.ts",
     ("docs/protocol.md", "json"): "tests/wire",
     ("docs/benchmarks.md", "sh"): "tests/bench",
+    ("docs/redis.md", "console"): "tests/docs/test_redis.py",
 }
 """Blocks that other tests look after."""
 

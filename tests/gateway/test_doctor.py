@@ -11,7 +11,10 @@ import pytest
 
 from pushlane_gateway import doctor
 from pushlane_gateway.doctor import check_descriptors, check_space, check_sync, checks
+from pushlane_leases.url import Probe
 from tests.gateway.auth.tools import make_token
+from tools.services.ports import free_port
+from tools.services.shared import Service
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +101,29 @@ def test_descriptors(monkeypatch: pytest.MonkeyPatch, soft: int, status: str) ->
     name, found_status, text = check_descriptors(1_000)
     assert (name, found_status) == ("file descriptors", status)
     assert status == "ok" or "ulimit -n 1064" in text
+
+
+def test_a_lease_cache_in_redis(redis_service: Service) -> None:
+    Path("pushlane.toml").write_text(f'leases = "{redis_service.redis_url}"')
+    status, text = found()["lease cache"]
+    assert status == "ok"
+    assert text.startswith(f"{redis_service.redis_url}, Redis ")
+
+
+def test_a_lease_cache_that_is_not_there_is_no_failure() -> None:
+    Path("pushlane.toml").write_text(f'leases = "redis://:secret@127.0.0.1:{free_port()}"')
+    status, text = found()["lease cache"]
+    assert status == "warning"
+    assert "refused" in text
+    assert text.endswith("the server goes on without it")
+    assert "secret" not in text
+
+
+def test_a_lease_cache_that_could_do_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "probe_leases", lambda _: Probe("redis://x", "it is too old"))
+    assert found()["lease cache"] == ("warning", "redis://x: it is too old")
+
+
+def test_a_lease_cache_that_nobody_knows() -> None:
+    Path("pushlane.toml").write_text('leases = "mongo://x"')
+    assert found()["lease cache"][0] == "failed"

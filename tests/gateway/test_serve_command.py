@@ -151,7 +151,7 @@ def test_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
     ("flags", "says"),
     [
         ({"store": "mongo:x"}, "unknown scheme 'mongo'"),
-        ({"leases": "redis://x"}, "bad lease URL"),
+        ({"leases": "nonsense:"}, "bad lease URL"),
         ({"store": "memory:", "data": "x"}, "--data and --store are both set"),
         ({"listen": ["nonsense"]}, "an address is HOST:PORT"),
         ({"store": "memory:", "listen": ["0.0.0.0:0"]}, "can be reached from other machines"),

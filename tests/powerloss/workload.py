@@ -50,6 +50,7 @@ from tests.powerloss.log import (
     read_log,
 )
 from tests.powerloss.witness import Witness, identity
+from tests.redriving import first_in_line
 
 START = 1_700_000_000_000
 TENANT = "default"
@@ -160,7 +161,14 @@ class Run:
         if draw() < 0.05:
             self._purge(self.rng.choice(("fast", "work.dead")))
         if draw() < 0.1:
-            self.queues["work.dead"].redrive(3)
+            self._redrive()
+
+    def _redrive(self) -> None:
+        now = self.dispatcher.clock.now()
+        for runner in self.queues["work.dead"].runners:
+            wanted = first_in_line(runner._shard, 3, "work", now)
+            for lane, targets in wanted.items():
+                runner.redrive(lane, targets)
 
     def _publish_work(self) -> None:
         rng = self.rng

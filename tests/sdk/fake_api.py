@@ -104,8 +104,8 @@ class FakeApi:
         token = headers.get(b"authorization", b"").decode().removeprefix("Bearer ")
         if self.tokens is not None and token not in self.tokens:
             return 401, {"error": {"code": "unauthorized", "message": "no such token"}}
-        if path.endswith("/queues"):
-            return 200, {"queues": []}
+        if path.endswith("/limits"):
+            return 200, {"limits": {}}
         if path.endswith("/messages"):
             return self._publish(body)
         if path.endswith("/receive"):

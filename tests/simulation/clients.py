@@ -492,7 +492,8 @@ class Consumer(Client):
         shard, now = runner.shard, conn.node.now
         numbers = [n for _, n in request.items]
         receipts = [(prefix, numbers[0], numbers[-1])]
-        ticket = SettleTicket(request.answered)
+        silent = kind == "ack" and numbers[0] % 2 == 0
+        ticket = SettleTicket(request.answered, silent)
         if kind == "extend":
             shard.extend(sub, generation, receipts, 2_000, ticket, now)
         elif kind == "ack":

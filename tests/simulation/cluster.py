@@ -19,6 +19,7 @@ from pushlane_storage.bucket import ShardKey
 from pushlane_storage.history import event as history
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.settlement import Settlement
+from tests.redriving import redrive_first
 from tests.simulation.audit import audit
 from tests.simulation.clients import Client, Consumer, Producer
 from tests.simulation.node import Crashed, Node, Runner
@@ -204,7 +205,7 @@ class Cluster:
 
     def redrive(self) -> None:
         self.world.record(history.Allow(self.world.now, "q.dead", "redriven"))
-        self._manage("q.dead", lambda shard, now: shard.redrive(5, None, now))
+        self._manage("q.dead", lambda shard, now: redrive_first(shard, 5, "q", now))
 
     def set_paused(self, paused: bool) -> None:
         self.configs["q"] = config = msgspec.structs.replace(self.configs["q"], paused=paused)

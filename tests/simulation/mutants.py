@@ -299,8 +299,8 @@ def key_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
 def key_freed_before_the_ack_is_durable() -> list[tuple[Any, str, Any]]:
     ack = Log.ack
 
-    def hasty(self: Log, entries: list[Entry]) -> None:
-        ack(self, entries)
+    def hasty(self: Log, entries: list[Entry], hurried: bool) -> None:
+        ack(self, entries, hurried)
         for entry in entries:
             WINDOWS[id(self)].free_key(entry, 0)
 
@@ -383,10 +383,10 @@ def reservation_costs_an_attempt() -> list[tuple[Any, str, Any]]:
 def purge_takes_what_is_in_flight() -> list[tuple[Any, str, Any]]:
     flush = Log.flush
 
-    def greedy(self: Log) -> None:
+    def greedy(self: Log, now: int, company: bool) -> None:
         for purge in self._next.purges:
             purge.spared.clear()
-        flush(self)
+        flush(self, now, company)
 
     return [(Log, "flush", greedy)]
 

@@ -42,7 +42,7 @@ def test_good_names_pass_unchanged(check: Callable[[str], str], name: str) -> No
         ("a b", "has ' ' at 1"),
         ("orders\n", r"has '\n' at 6"),
         ("ünder", r"'\xfcnder' has '\xfc' at 0"),
-        ("topic:x", "has ':' at 5"),
+        ("topic:x", "topics are not supported yet"),
         ("\ud800", r"has '\ud800' at 0"),
         ("٣", "at 0"),
     ],

@@ -23,11 +23,12 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     no more is paged in until some of them are due."""
     page_messages: int = 1_000
     """Messages asked of the store in one read."""
-    segment_messages: int = 5_000
-    """Messages in one flush: one row of the store."""
+    segment_messages: int = 1_000
+    """Messages in one flush: one row of the store. What is read back comes a segment at a time;
+    one that outgrows the processor's caches makes every message of a backlog dearer."""
     segment_bytes: int = 1 << 20
     """The same in bytes: a large row is slow to write and to repair."""
-    flushes: int = 4
+    flushes: int = 16
     """Appends of one lane under way at once: hides a replicated store's latency."""
     pending_messages: int = 50_000
     """Published messages that wait for their flush; beyond it `throttled`."""
@@ -41,6 +42,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """… or this size."""
     checkpoint_rows: int = 64
     """Settlement rows of a bucket before the next one carries its whole state."""
+    patience_ms: int = 5
+    """How long acks wait for a publish to be stored with, when nobody waits for them …"""
+    patience_messages: int = 5_000
+    """… unless there are this many."""
     dedup_ids: int = 1_000_000
     """Dedup ids remembered; beyond it publishes with ids are `throttled`."""
     producers: int = 10_000

@@ -79,7 +79,9 @@ class Consumers:
         if not 1 <= subscription.credit <= self._bounds.credit:
             raise BadRequest(f"credit must be 1 to {self._bounds.credit}")
         if len(self.subscriptions) >= self._bounds.subscriptions:
-            raise Throttled("too many subscriptions on this queue", retry_ms=1_000)
+            raise Throttled(
+                "too many subscriptions on this queue", retry_ms=1_000, limit="subscriptions"
+            )
         assert subscription.prefix not in self.subscriptions
         self.subscriptions[subscription.prefix] = subscription
         self._offer(subscription)
@@ -197,8 +199,7 @@ class Consumers:
         runs = self._grant(subscription, entries, now)
         deliveries.setdefault(subscription, []).extend(runs)
         if self._window.tight:
-            for entry in entries:
-                self._window.thin(entry)
+            self._window.thin_all(entries)
 
     def _grant(self, subscription: Subscription, entries: list[Entry], now: int) -> list[Run]:
         started = not subscription.explicit
@@ -296,7 +297,8 @@ class Consumers:
             self._life.move_mixed(entries, Event.ACK, now)
         else:
             self._life.move(entries, Event.ACK, now)
-        self._log.ack(entries)
+        # What a key blocks waits for the ack to be durable.
+        self._log.ack(entries, hurried=bool(self._window.keys))
         self._offer(subscription)
 
     def nack(

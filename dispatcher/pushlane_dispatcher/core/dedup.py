@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pushlane.wire.errors import Conflict, PushlaneError, Throttled
 from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS, Bounds
 from pushlane_dispatcher.core.effects import PublishTicket
-from pushlane_dispatcher.core.numbers import Numbers, Place
+from pushlane_dispatcher.core.numbers import Numbers, Place, Run
 from pushlane_storage.message import Message
 from pushlane_storage.segment import DedupMark
 
@@ -61,7 +61,9 @@ class Dedup:
             if first is not None:
                 return first
             if len(self.ids) >= self._bounds.dedup_ids:
-                return Throttled("too many dedup ids are remembered", retry_ms=1_000)
+                return Throttled(
+                    "too many dedup ids are remembered", retry_ms=1_000, limit="dedup_ids"
+                )
         if message.producer is not None:
             return self._find_number(message.producer, message.producer_seq, now)
         return None
@@ -70,7 +72,9 @@ class Dedup:
         numbers = self._producers.get(name)
         if numbers is None:
             if not self._room_for_producer(now):
-                return Throttled("too many producers are remembered", retry_ms=1_000)
+                return Throttled(
+                    "too many producers are remembered", retry_ms=1_000, limit="producers"
+                )
             return None
         first = numbers.find(number)
         if first is None and number <= numbers.floor:
@@ -124,6 +128,14 @@ class Dedup:
         if numbers is not None:
             numbers.floor = max(numbers.floor, number)
 
+    def restored(self) -> None:
+        """Recovery is through. Below its newest numbers a producer may have had others, in buckets
+        that were dropped because they were forgotten: so they are forgotten here, too."""
+        for numbers in self._producers.values():
+            newest = self._newest(numbers)
+            if newest is not None:
+                numbers.floor = max(numbers.floor, newest - 1)
+
     def _enter_id(self, dedup: str, key: str | None, place: Place, at: int) -> None:
         id_key = (dedup, key)
         self.ids[id_key] = place
@@ -146,8 +158,8 @@ class Dedup:
             return
         while numbers.count > keep:
             lowest = numbers.runs[0]
-            stored = min(lowest.count, self._stored_before(lowest.lane) - lowest.seq)
-            if stored <= 0:
+            stored = self._stored(lowest)
+            if not stored:
                 return  # its flush is under way: numbers from here on wait for the next time
             numbers.forget_lowest(min(stored, numbers.count - keep))
 
@@ -183,9 +195,29 @@ class Dedup:
                 queue.popleft()
 
     def passed(self, name: str, number: int) -> bool:
-        """Whether a producer's numbers up to this one are forgotten anyway."""
+        """Whether the next owner forgets a producer's numbers up to this one anyway.
+
+        Our own floor says nothing of that: it may come from a bucket that was not looked at.
+        """
         numbers = self._producers.get(name)
-        return numbers is None or number <= numbers.floor
+        if numbers is None:
+            return True
+        newest = self._newest(numbers)
+        return newest is not None and number < newest
+
+    def _newest(self, numbers: Numbers) -> int | None:
+        """Where the newest numbers begin, of those that are stored; None: they are too few."""
+        left = self._bounds.producer_seqs
+        for run in reversed(numbers.runs):
+            stored = self._stored(run)
+            if stored >= left:
+                return run.low + stored - left
+            left -= stored
+        return None
+
+    def _stored(self, run: Run) -> int:
+        """How many of a run's messages are."""
+        return max(0, min(run.count, self._stored_before(run.lane) - run.seq))
 
     def _forget_producers(self, now: int) -> None:
         horizon = now - self.window_ms

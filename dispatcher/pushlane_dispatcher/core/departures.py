@@ -8,6 +8,7 @@ then the settle here. So it is never lost, and stored there once however often i
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from pushlane_dispatcher.core.bounds import Bounds
@@ -65,15 +66,13 @@ class Departures:
         """The `leaving` row is durable, or was found by a new owner."""
         self._queue.append(entry)
 
-    def fetched(self, entry: Entry) -> bool:
-        """A body was read again, or not found. Was that for a message that is to go?"""
-        if entry not in self._bodiless:
-            return False
-        self._bodiless.remove(entry)
-        self._flying -= 1
-        if entry.message is not None:
-            self._queue.appendleft(entry)
-        return True
+    def fetched(self, entries: Sequence[Entry]) -> set[Entry]:
+        """Bodies were read again, or not found. Which were for messages that are to go?"""
+        mine = [entry for entry in entries if entry in self._bodiless]
+        self._bodiless.difference_update(mine)
+        self._flying -= len(mine)
+        self._queue.extendleft(entry for entry in reversed(mine) if entry.message is not None)
+        return set(mine)
 
     def next_retry(self) -> int | None:
         return self._retries[0][0] if self._retries else None

@@ -46,12 +46,14 @@ class PublishTicket:
 class SettleTicket:
     """One start, ack, nack or extend: which of its receipts did not succeed."""
 
-    __slots__ = ("duplicate", "lost", "token")
+    __slots__ = ("duplicate", "lost", "silent", "token")
 
-    def __init__(self, token: Any = None) -> None:
+    def __init__(self, token: Any = None, silent: bool = False) -> None:
         self.lost: list[Receipts] = []
         self.duplicate: list[Receipts] = []
         self.token = token
+        self.silent = silent
+        """Nobody waits for its answer: an ack may wait for company."""
 
 
 class Run:

@@ -153,11 +153,16 @@ class Journal:
 
     def _refuse(self, message: Message, lane: int, size: int) -> PushlaneError | None:
         if len(message.body) > self.max_message_bytes:
-            return TooLarge(f"the body is over the queue's {self.max_message_bytes} bytes")
+            return TooLarge(
+                f"the body is over the queue's {self.max_message_bytes} bytes",
+                limit="max_message_bytes",
+            )
         if message.key is not None and (lane != DEFAULT_LANE or message.not_before):
             return BadRequest("a message with a key can have neither priority nor delay")
         if self.full(1, size):
-            return Throttled("too much is waiting to be stored", retry_ms=100)
+            return Throttled(
+                "too much is waiting to be stored", retry_ms=100, limit="pending_messages"
+            )
         return None
 
     def _accept(self, message: Message, number: int, size: int, now: int) -> int:
@@ -174,18 +179,20 @@ class Journal:
             self.dedup.pending(message, number, seq, now)
         return seq
 
-    def flush(self, lane: Lane, now: int, wall: int) -> None:
-        """Begin as many flushes of a lane as there is something for.
+    def flush(self, lane: Lane, now: int, wall: int) -> bool:
+        """Begin as many flushes of a lane as there is something for; whether there was.
 
         A bucket is begun only when the one before is stored whole: so the row of a bucket says
         that nothing before it is missing.
         """
+        before = len(lane.flights)
         while lane.pending and len(lane.flights) < self._bounds.flushes:
             if lane.open is not None and self.outgrown(lane.open, now):
                 if lane.flights:
-                    return
+                    break
                 self.roll(lane, lane.open)
             self._effects.append(self._begin(lane, now, wall))
+        return len(lane.flights) > before
 
     def _begin(self, lane: Lane, now: int, wall: int) -> Append:
         messages, size = self._cut(lane)

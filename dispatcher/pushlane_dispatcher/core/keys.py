@@ -50,6 +50,11 @@ class Keys:
         found.head = found.blocked.popleft()
         return found.head
 
+    def withdraw(self, entry: Entry) -> None:
+        """A blocked message leaves before its turn."""
+        assert entry.key is not None
+        self._keys[entry.key].blocked.remove(entry)
+
     def head(self, key: str) -> Entry | None:
         found = self._keys.get(key)
         return None if found is None else found.head

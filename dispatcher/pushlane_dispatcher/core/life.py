@@ -74,6 +74,7 @@ TABLE: dict[tuple[State, Event], State] = {
     (State.READY, Event.LEAVE): State.LEAVING,
     (State.RESERVED, Event.LEAVE): State.LEAVING,
     (State.LEASED, Event.LEAVE): State.LEAVING,
+    (State.BLOCKED, Event.LEAVE): State.LEAVING,
     (State.LEAVING, Event.MOVE): State.MOVED,
     (State.MOVED, Event.SETTLED): State.DEAD,
     (State.RESERVED, Event.END): State.ENDING,

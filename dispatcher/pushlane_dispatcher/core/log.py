@@ -3,6 +3,9 @@
 Decisions gather here, bucket by bucket, while the flush before them is under way: one flush at a
 time, so that a reader finds at most the last one cut off. What must not happen before its row is
 durable (forgetting, regranting, answering) stands in the batch and is done when it is.
+
+Acks that nobody waits for are patient: they go with the next publish, whose commit costs the same
+with or without them, and alone only after a few milliseconds.
 """
 
 from __future__ import annotations
@@ -33,9 +36,16 @@ class Row:
 class Batch:
     """One flush: its rows, and what happens when they are durable."""
 
-    __slots__ = ("acked", "ended", "leaving", "purges", "rows", "taken", "tickets", "voided")
+    __slots__ = (
+        "acked", "ended", "hurried", "leaving", "purges", "rows", "since", "taken", "tickets",
+        "voided",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.hurried = False
+        """Something or somebody waits for it."""
+        self.since: int | None = None
+        """Monotonic: since when it could have been begun."""
         self.rows: dict[BucketKey, Row] = {}
         self.purges: list[Purge] = []
         self.acked: list[Entry] = []
@@ -68,13 +78,15 @@ class Log:
         """Another purge waits behind the flush under way."""
         return bool(self._next.purges)
 
-    def ack(self, entries: list[Entry]) -> None:
+    def ack(self, entries: list[Entry], hurried: bool) -> None:
         """Entries in the order of their receipts: mostly one run of seqs."""
+        self._next.hurried |= hurried
         self._next.acked += entries
         self._ack_ranges(entries)
 
     def take(self, subscription: Subscription, entries: list[Entry]) -> None:
         """Settle before they leave: `ack: "none"`."""
+        self._next.hurried = True
         self._next.taken.append((subscription, entries))
         self._ack_ranges(entries)
 
@@ -101,6 +113,7 @@ class Log:
 
     def void(self, entry: Entry) -> None:
         """A grant ended without a settle; the entry says how it goes on."""
+        self._next.hurried = True
         self._next.voided.append(entry)
         self._row(entry.lane, entry.seq).voids.append(
             Void(
@@ -114,6 +127,7 @@ class Log:
         )
 
     def leave(self, entry: Entry, wall: int) -> None:
+        self._next.hurried = True
         self._next.leaving.append(entry)
         self._row(entry.lane, entry.seq).leaving.append(
             Leaving(entry.seq, entry.cause, entry.to, entry.attempts, entry.error, wall)
@@ -121,6 +135,7 @@ class Log:
 
     def end(self, entry: Entry) -> None:
         """It expired, was dropped, or died (after its transfer, when there was one)."""
+        self._next.hurried = True
         self._next.ended.append(entry)
         gone = self._row(entry.lane, entry.seq).gone
         seq = entry.seq
@@ -130,6 +145,7 @@ class Log:
             gone.append(Gone(entry.cause, seq, seq))
 
     def purge(self, purges: list[Purge], entries: list[Entry]) -> None:
+        self._next.hurried = True
         self._next.purges = purges
         self._next.ended += entries
 
@@ -138,6 +154,8 @@ class Log:
         if self.idle:
             return False
         self._next.tickets.append(ticket)
+        if not ticket.silent:
+            self._next.hurried = True
         return True
 
     def _row(self, lane: Lane, seq: int) -> Row:
@@ -148,10 +166,29 @@ class Log:
             row = self._next.rows[bucket.key] = Row(bucket)
         return row
 
-    def flush(self) -> None:
-        """Begin the next flush, unless one is under way or nothing waits for it."""
+    def next_flush(self) -> int | None:
+        """Monotonic: when patience ends."""
+        since = self._next.since
+        return None if since is None else since + self._bounds.patience_ms
+
+    def _waits(self, now: int) -> bool:
+        """Whether the next flush has time to wait for company."""
+        batch = self._next
+        if batch.hurried or len(batch.acked) >= self._bounds.patience_messages:
+            return False
+        if batch.since is None:
+            batch.since = now
+        return now < batch.since + self._bounds.patience_ms
+
+    def flush(self, now: int, company: bool) -> None:
+        """Begin the next flush, unless one is under way or nothing waits for it.
+
+        `company`: messages are being stored just now.
+        """
         batch = self._next
         if self._flight is not None or not (batch.rows or batch.purges):
+            return
+        if not company and self._waits(now):
             return
         parts = list(batch.rows)
         if batch.purges:

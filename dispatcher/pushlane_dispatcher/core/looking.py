@@ -1,20 +1,15 @@
 """Looking: at messages and consumers, without changing anything.
 
-`peek` shows what would go out next, as far as it is in memory. `locate` says where a message that
-has not ended is kept. `roster` says who consumes.
+`stretch` and `in_line` lead through all that waits to be delivered, in memory or in the store.
+`locate` says where a message that has not ended is kept. `roster` says who consumes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import merge, nsmallest
-from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from pushlane_dispatcher.core.entry import Entry
-from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_storage.bucket import BucketKey
@@ -24,12 +19,16 @@ if TYPE_CHECKING:
     from pushlane_dispatcher.core.shard import Shard
 
 
-class Peeked(NamedTuple):
-    lane: int
-    seq: int
-    attempts: int
-    """How often a consumer has started it."""
-    message: Message
+IN_LINE = frozenset((State.READY, State.BLOCKED))
+"""Its time has come, and nobody has it."""
+
+
+class Stretch(NamedTuple):
+    """Unsettled messages side by side."""
+
+    bucket: BucketKey
+    first: int
+    last: int
 
 
 class Located(NamedTuple):
@@ -53,19 +52,37 @@ class ConsumerInfo(msgspec.Struct, frozen=True, kw_only=True):
     ack: Literal["explicit", "none"]
 
 
-def peek(shard: Shard, limit: int) -> list[Peeked]:
-    """Up to `limit` ready messages in the order in which they would go out."""
-    found: list[Peeked] = []
-    for lane in shard.window.order:
-        for entry in islice(_ready(lane, limit), limit - len(found)):
-            assert entry.message is not None  # what is ready has its body
-            found.append(Peeked(lane.number, entry.seq, entry.attempts, entry.message))
-    return found
+def stretch(shard: Shard, lane_number: int, start: int) -> Stretch | None:
+    """The next unsettled messages of a lane, from a seq on; None: there are no more."""
+    lane = shard.window.lanes[lane_number]
+    start = max(start, lane.purged + 1)
+    while (bucket := lane.bucket_from(start)) is not None:
+        gap = next(bucket.state.settled.gaps(max(start, bucket.first), bucket.last), None)
+        if gap is not None:
+            return Stretch(bucket.key, *gap)
+        start = bucket.last + 1
+    return None
 
 
-def _ready(lane: Lane, limit: int) -> Iterator[Entry]:
-    again = (entry for _, entry in nsmallest(limit, lane.again, key=lambda item: item[0]))
-    return merge(lane.fresh, again, key=lambda entry: entry.seq)
+def in_line(shard: Shard, lane_number: int, seq: int, not_before: int, now: int) -> int | None:
+    """How often a message was started that waits for a consumer; None: it does not.
+
+    `not_before` is the stored message's own: of what is behind the window, nobody else knows it.
+    """
+    located = locate(shard, lane_number, seq)
+    if located is None:
+        return None
+    lane = shard.window.lanes[lane_number]
+    entry = lane.entries.get(seq)
+    if entry is not None:
+        return entry.attempts if entry.state in IN_LINE else None
+    if seq < lane.cursor:  # only the schedule index knows it
+        return None
+    bucket = lane.bucket_of(seq)
+    assert bucket is not None  # it was located
+    void = bucket.state.voids.get(seq)
+    not_before = not_before if void is None else void.not_before
+    return None if not_before > now + shard.offset else located.attempts
 
 
 def locate(shard: Shard, lane_number: int, seq: int) -> Located | None:

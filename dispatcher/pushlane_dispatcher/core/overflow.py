@@ -110,4 +110,8 @@ class Overflow:
         return entry
 
     def _full(self) -> PushlaneError:
-        return QueueFull(f"the queue holds {self.used} messages, as many as it may", retry_ms=1_000)
+        return QueueFull(
+            f"the queue holds {self.used} messages, as many as it may",
+            retry_ms=1_000,
+            limit="max_messages",
+        )

@@ -33,6 +33,7 @@ def restore(shard: Shard, recovered: Recovered, now: int) -> None:
         shard.dedup.restore(mark, lane_number, now, wall)
     for producer, number in recovered.floors.items():
         shard.dedup.restore_floor(producer, number)
+    shard.dedup.restored()
     for row in recovered.drained:  # now it is known which of their marks are needed
         shard.drop_later(row, now)
     for lease in recovered.leases:

@@ -11,14 +11,14 @@ Leases, backoff and dedup windows run on the monotonic clock, `not_before` and e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, Bounds
 from pushlane_dispatcher.core.cancelling import cancel
 from pushlane_dispatcher.core.consumers import Consumers
 from pushlane_dispatcher.core.dedup import Dedup
-from pushlane_dispatcher.core.departures import REDRIVEN, Departures
+from pushlane_dispatcher.core.departures import Departures
 from pushlane_dispatcher.core.drops import Drops
 from pushlane_dispatcher.core.effects import (
     Append,
@@ -41,9 +41,18 @@ from pushlane_dispatcher.core.journal import Journal
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
 from pushlane_dispatcher.core.life import ENDS, Event, Life, State
 from pushlane_dispatcher.core.log import Batch, Log
-from pushlane_dispatcher.core.looking import ConsumerInfo, Located, Peeked, locate, peek, roster
+from pushlane_dispatcher.core.looking import (
+    ConsumerInfo,
+    Located,
+    Stretch,
+    in_line,
+    locate,
+    roster,
+    stretch,
+)
 from pushlane_dispatcher.core.overflow import Overflow
 from pushlane_dispatcher.core.recovered import Recovered
+from pushlane_dispatcher.core.redriving import redrive
 from pushlane_dispatcher.core.restore import restore
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.verdicts import Verdicts
@@ -125,10 +134,11 @@ class Shard:
         self.window.fetch()
         self.window.page()
         self.window.schedule(wall)
+        company = False
         for lane in self.window.order:
             if lane.pending:
-                self.journal.flush(lane, now, wall)
-        self.log.flush()
+                company |= self.journal.flush(lane, now, wall)
+        self.log.flush(now, company)
         effects = self._effects.copy()
         self._effects.clear()
         return effects
@@ -313,21 +323,9 @@ class Shard:
                 self.overflow.recount(bucket)
                 self.close(lane, bucket, now)
 
-    def redrive(self, count: int, to: str | None, now: int) -> int:
-        """Send dead letters in the window back to where they came from, or to another queue."""
-        wall = now + self.offset
-        sent = 0
-        for lane in self.window.order:
-            for entry in lane.take(count - sent):
-                assert entry.message is not None  # what is ready has its body
-                dead = entry.message.dead
-                target = to or (dead.queue if dead is not None else None)
-                if target is None:
-                    lane.put_back(entry)
-                    continue
-                self.departures.leave(entry, REDRIVEN, target, now, wall)
-                sent += 1
-        return sent
+    def redrive(self, lane: int, targets: Mapping[int, str], now: int) -> int:
+        """Messages of a lane that wait go to other queues, by seq; how many did."""
+        return redrive(self, lane, targets, now)
 
     def cancel(self, lane: int, seq: int, not_before: int, ticket: SettleTicket, now: int) -> None:
         """End a delayed message, or raise why not. `not_before` is the stored message's own."""
@@ -343,10 +341,10 @@ class Shard:
 
     def fetched(self, fetch: Fetch, messages: dict[int, Message], now: int) -> None:
         damaged = self.window.fetched(fetch, messages)
+        leaving = self.departures.fetched(fetch.entries)
         for entry in fetch.entries:
-            leaves = self.departures.fetched(entry)
             self.consumers.fetched(entry)
-            if entry in damaged and (leaves or entry.state is State.READY):
+            if entry in damaged and (entry in leaving or entry.state is State.READY):
                 self.verdicts.damaged(entry, now)
 
     def scheduled(self, read: Schedule, found: Sequence[Due], now: int) -> None:
@@ -376,7 +374,7 @@ class Shard:
     def wake_at(self) -> int | None:
         """Monotonic: when `tick` has something to do next; None: not before the next event."""
         times = [self.consumers.timers.next(), self.consumers.idle.next_steal()]
-        times += [self.departures.next_retry(), self._drops.next()]
+        times += [self.departures.next_retry(), self._drops.next(), self.log.next_flush()]
         walls = [self.window.next_due(), self.window.next_read()]
         if not self.clock_suspect:
             walls.append(self.window.next_expiry)
@@ -413,8 +411,11 @@ class Shard:
     def stats(self) -> Stats:
         return stats(self)
 
-    def peek(self, limit: int) -> list[Peeked]:
-        return peek(self, limit)
+    def stretch(self, lane: int, start: int) -> Stretch | None:
+        return stretch(self, lane, start)
+
+    def in_line(self, lane: int, seq: int, not_before: int, now: int) -> int | None:
+        return in_line(self, lane, seq, not_before, now)
 
     def locate(self, lane: int, seq: int) -> Located | None:
         return locate(self, lane, seq)

@@ -317,6 +317,16 @@ class Window:
             self.resident -= 1
             self.resident_bytes -= entry.size
 
+    def thin_all(self, entries: Iterable[Entry]) -> None:
+        """The same for messages that all have their body."""
+        count = total = 0
+        for entry in entries:
+            entry.message = None
+            count += 1
+            total += entry.size
+        self.resident -= count
+        self.resident_bytes -= total
+
     def forget(self, entries: Iterable[Entry]) -> None:
         """Messages have ended durably."""
         count = total = 0

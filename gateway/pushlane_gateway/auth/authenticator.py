@@ -117,7 +117,9 @@ class Authenticator:
                 raise Unauthorized(_NO_TOKEN)
             return ANONYMOUS
         if len(token) > DEFAULTS.token_bytes:
-            raise Unauthorized(f"the token has more than {DEFAULTS.token_bytes} characters")
+            raise Unauthorized(
+                f"the token has more than {DEFAULTS.token_bytes} characters", limit="token_bytes"
+            )
         identity = self._by_key(token) if token.startswith(PREFIX) else self._by_signature(token)
         self.check(identity)
         return identity
@@ -229,7 +231,8 @@ class Authenticator:
         if ttl_ms is None:
             ttl_ms = min(self.settings.token_ttl_ms, most)
         if not 1000 <= ttl_ms <= most:
-            raise BadRequest(f"ttl_ms is {ttl_ms}: 1000 to {most}")
+            limit = "token_ttl_ms_max" if ttl_ms > most else None
+            raise BadRequest(f"ttl_ms is {ttl_ms}: 1000 to {most}", limit=limit)
         expires_at = now + ttl_ms
         if by.expires_at is not None:
             expires_at = min(expires_at, by.expires_at)

@@ -74,7 +74,7 @@ def parse_rules(texts: Iterable[str]) -> tuple[Rule, ...]:
 
 def check_count(rules: Sequence[Rule]) -> None:
     if not 1 <= len(rules) <= MAX_RULES:
-        raise BadRequest(f"there are {len(rules)} rules: 1 to {MAX_RULES}; {_HINT}")
+        raise BadRequest(f"there are {len(rules)} rules: 1 to {MAX_RULES}; {_HINT}", limit="rules")
 
 
 def allow(rules: Iterable[Rule], action: Action, name: str) -> bool:

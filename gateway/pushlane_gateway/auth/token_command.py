@@ -70,9 +70,9 @@ def create(
         How long it is valid: 90d, 12h, 30m. For ever unless given.
     """
     with _faults():
+        from pushlane.wire.duration import parse_duration
         from pushlane.wire.names import check_tenant_name
         from pushlane_gateway.auth.authenticator import wall_clock
-        from pushlane_gateway.auth.duration import parse_duration
         from pushlane_gateway.auth.key import make_key
         from pushlane_gateway.auth.key_file import add_key
         from pushlane_gateway.auth.rule import parse_rules

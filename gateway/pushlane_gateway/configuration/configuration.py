@@ -39,9 +39,11 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses to listen on: `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`. An address that other
     machines reach needs keys, or `auth.insecure`."""
     store: str = SQLITE + "./pushlane-data"
-    """Where messages are kept: `sqlite:DIR`, or `memory:` for nothing that has to last."""
+    """Where messages are kept: `sqlite:DIR`, `cassandra://HOST/KEYSPACE`, or `memory:` for nothing
+    that has to last."""
     leases: str = "memory:"
-    """Where it is cached who holds which message: `memory:`."""
+    """Where it is cached who holds which message: `memory:`, or `redis://HOST:PORT/DB`
+    for a cache that outlives the server (`rediss://` with TLS). It need not be there."""
     auth: AuthSettings = AuthSettings()
     """Keys, tokens and browsers."""
     tls: TlsSettings = TlsSettings()

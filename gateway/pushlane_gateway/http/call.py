@@ -102,8 +102,7 @@ class Call:
                 async for chunk in chunks:
                     data += chunk
                     if len(data) > most:
-                        self.tools.metrics.limits.add("frame_bytes")
-                        raise TooLarge(f"the body has more than {most} bytes")
+                        raise TooLarge(f"the body has more than {most} bytes", limit="frame_bytes")
         except ClientDisconnect:
             raise ClientGone from None
         return bytes(data)

@@ -22,8 +22,8 @@ from pushlane_dispatcher.core.ident import make_id
 from pushlane_dispatcher.core.runs import runs_of_numbers
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.shard_runner import ShardRunner
-from pushlane_gateway.http.objects import message_object, size_of
 from pushlane_gateway.http.settled import Settled
+from pushlane_gateway.session.delivery import message_object, size_of
 
 SESSION = "http:"
 """No session of a WebSocket is called like this."""

@@ -1,4 +1,4 @@
-"""Whether the server lives, whether it is ready, and its metrics."""
+"""Whether the server lives, whether it is ready, its limits and its metrics."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pushlane.wire.errors import PushlaneError
 from pushlane_gateway.auth.identity import DEFAULT_TENANT
 from pushlane_gateway.http.call import Call
 from pushlane_gateway.http.errors import NO_STORE
+from pushlane_gateway.http.objects import LimitsAnswer
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,12 @@ async def _store_fault(call: Call) -> str | None:
         return None
     tools.metrics.limits.add("ready_ms")
     return "the store does not answer in time"
+
+
+async def limits(call: Call) -> Response:
+    """For clients without a session: they get no `welcome`."""
+    limits = call.tools.limits
+    return call.answer(LimitsAnswer(limits.wire(), limits.resume_ms, limits.heartbeat_ms))
 
 
 async def metrics(call: Call) -> Response:

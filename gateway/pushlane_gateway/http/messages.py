@@ -6,28 +6,23 @@ from starlette.responses import Response
 
 from pushlane.wire.frames import DeliverMessage
 from pushlane_gateway.http.call import Call
-from pushlane_gateway.http.objects import (
-    MessagesAnswer,
-    Nothing,
-    PeekQuery,
-    message_object,
-    size_of,
-    stored_message,
-)
+from pushlane_gateway.http.objects import Nothing, PeekAnswer, PeekQuery, stored_message
+from pushlane_gateway.session.delivery import message_object, size_of
 
 
 async def peek(call: Call) -> Response:
     """What would be delivered next, as far as it goes into one answer."""
-    limit = call.query(PeekQuery).limit
+    query = call.query(PeekQuery)
     left = call.tools.settings.answer_bytes
     shown: list[DeliverMessage] = []
-    for id, message, attempts in await call.tools.dispatcher.peek(call.tenant, call.queue, limit):
-        left -= size_of(message)
+    page = await call.tools.dispatcher.peek(call.tenant, call.queue, query.limit, query.after)
+    for found in page.messages:
+        left -= size_of(found.message)
         if shown and left < 0:
             call.tools.metrics.limits.add("answer_bytes")
             break
-        shown.append(message_object(id, message, attempts))
-    return call.answer(MessagesAnswer(shown))
+        shown.append(message_object(page.id(found), found.message, found.attempts))
+    return call.answer(PeekAnswer(shown, page.after(len(shown))))
 
 
 async def get(call: Call) -> Response:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import fields
 
 from pushlane.wire.frames import (
     Count,
-    DeadInfo,
     DeliverMessage,
     Failed,
     Millis,
@@ -26,6 +25,7 @@ from pushlane.wire.limits import MAX_INT
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.node import Message, QueueConfig, QueueRow
+from pushlane_gateway.session.delivery import message_object
 
 __all__ = ["ConsumerInfo", "Explanation", "Stats"]
 
@@ -114,6 +114,13 @@ class SettleAnswer(Part):
     duplicate: list[str] = field(default_factory=list)
 
 
+class PeekAnswer(msgspec.Struct, omit_defaults=True):
+    """Messages, perhaps none; `next` is the `after` of the next page."""
+
+    messages: list[DeliverMessage]
+    next: str | None = None
+
+
 class StoredMessage(DeliverMessage):
     """A message as it is stored, with where it stands. `attempt` says how often it was started."""
 
@@ -167,17 +174,30 @@ class ConsumersAnswer(msgspec.Struct):
 
 
 class RedriveBody(Part):
-    """How many dead letters to send back; `to` sends them to another queue instead."""
+    """Which dead letters to send back: at most `max`, those with this `cause`, from this `queue`,
+    with this `key`, and that died from `from_at` on and before `until_at`. `to` sends them to
+    another queue instead, `rate` so many a second. `after` is where the last answer said to go on.
+    """
 
     max: Annotated[int, Meta(ge=1, le=MAX_INT)] = 10_000
     to: str | None = None
     dry_run: bool = False
+    cause: str | None = None
+    queue: str | None = None
+    key: str | None = None
+    from_at: Millis | None = None
+    until_at: Millis | None = None
+    rate: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    after: str = ""
 
 
-class RedriveAnswer(msgspec.Struct):
-    """How many are on their way (or would be). What is not in memory yet: repeat it until 0."""
+class RedriveAnswer(msgspec.Struct, omit_defaults=True):
+    """How many are on their way (or would be). With `next` there may be more: repeat the request
+    with it as `after`. What died after the first request is not redriven.
+    """
 
     redriven: Count
+    next: str | None = None
 
 
 # Tokens
@@ -197,6 +217,17 @@ class TokenAnswer(msgspec.Struct):
     expires_at: Millis
 
 
+# The server
+
+
+class LimitsAnswer(msgspec.Struct):
+    """What `welcome` tells a session: the limits, and how long a session waits and is silent."""
+
+    limits: dict[str, int]
+    resume_ms: Millis
+    heartbeat_ms: Millis
+
+
 # Queries
 
 
@@ -211,6 +242,7 @@ class ListQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 class PeekQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Page = 10
+    after: str = ""
 
 
 class DeleteQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -230,41 +262,12 @@ def config_of(body: QueueBody) -> QueueConfig:
     return QueueConfig(**{name: values[name] for name in QueueConfig.__struct_fields__})
 
 
-def message_object(id: str, message: Message, attempt: int) -> DeliverMessage:
-    return DeliverMessage(id, attempt, **_content(message))
-
-
 def stored_message(id: str, message: Message, attempt: int, state: str) -> StoredMessage:
+    shown = message_object(id, message, attempt)
     return StoredMessage(
-        id,
-        attempt,
-        **_content(message),
+        **msgspec.structs.asdict(shown),
         state=state,
         deliver_at=message.not_before or None,
         expires_at=message.expires_at or None,
         event_at=message.event_at,
     )
-
-
-def _content(message: Message) -> dict[str, Any]:
-    dead = message.dead
-    return {
-        "published_at": message.published_at,
-        "body": UNSET if message.is_data else Raw(message.body),
-        "data": message.body if message.is_data else None,
-        "key": message.key,
-        "headers": message.headers,
-        "dead": None
-        if dead is None
-        else DeadInfo(dead.cause, dead.queue, dead.id, dead.attempts, dead.dead_at, dead.error),
-    }
-
-
-def size_of(message: Message) -> int:
-    """About how many bytes it takes in an answer."""
-    size = len(message.body)
-    if message.is_data:
-        size = size * 4 // 3
-    for name, value in (message.headers or {}).items():
-        size += len(name) + len(value)
-    return size + 400

@@ -16,7 +16,7 @@ from pushlane_dispatcher.publication import Publication
 from pushlane_gateway.http.call import Call
 from pushlane_gateway.http.errors import Refused
 from pushlane_gateway.http.objects import PublishAnswer, PublishBody
-from pushlane_gateway.session.publishing import Batch, check_dedup
+from pushlane_gateway.session.publishing import Batch
 
 HEADER = "idempotency-key"
 NOBODY = 1
@@ -46,7 +46,9 @@ def _set_dedup(messages: list[PublishMessage], key: str | None, most: int) -> No
     if not key.isascii() or not key.isprintable() or not key:
         raise BadRequest("Idempotency-Key is not printable ASCII")
     if len(f"{key}:{len(messages)}") > most:
-        raise BadRequest(f"Idempotency-Key is too long: with the index at most {most}")
+        raise BadRequest(
+            f"Idempotency-Key is too long: with the index at most {most}", limit="dedup_bytes"
+        )
     for index, message in enumerate(messages):
         if message.dedup is not None:
             raise BadRequest(f"messages[{index}]: dedup and Idempotency-Key don't go together")
@@ -54,21 +56,21 @@ def _set_dedup(messages: list[PublishMessage], key: str | None, most: int) -> No
 
 
 def _check(call: Call, frame: Publish) -> list[Failed]:
-    limits, metrics = call.tools.limits, call.tools.metrics
-    if len(frame.messages) > limits.batch:
-        metrics.limits.add("batch")
     if any(message.seq is not None for message in frame.messages):
         raise BadRequest("seq is for sessions: use dedup or Idempotency-Key")
-    failed = check_publish(frame, limits, has_producer=False)
-    check_dedup(frame)
+    failed = check_publish(frame, call.tools.limits, has_producer=False)
     if failed:
-        metrics.limits.add("message_bytes", len(failed))
+        call.tools.metrics.limits.add("message_bytes", len(failed))
     return failed
 
 
 def _answer(call: Call, batch: Batch, publication: Publication | None) -> Response:
     metrics = call.tools.metrics
     published = batch.answer(NOBODY, publication)
+    if publication is not None:
+        for error in publication.failed.values():
+            if error.limit is not None:
+                metrics.limits.add(error.limit)
     duplicates, failed = published.duplicates, published.failed
     metrics.published += len(published.ids) - len(duplicates) - len(failed)
     if len(failed) == len(published.ids):

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from pushlane.wire.errors import BadRequest, Conflict, NotFound
 from pushlane.wire.names import check_queue_name
 from pushlane_dispatcher.node import Dispatcher, QueueConfig, QueueRow
+from pushlane_dispatcher.redrive import Redrive
 from pushlane_gateway.auth.rule import Action
 from pushlane_gateway.http.call import Call
 from pushlane_gateway.http.objects import (
@@ -133,17 +134,21 @@ async def resume(call: Call) -> Response:
 
 
 async def redrive(call: Call) -> Response:
+    """A part of the queue at a time: see `Redrive`."""
+    call.tools.check_going()
     body: RedriveBody = await call.body()
-    dispatcher = _dispatcher(call)
+    for name in (body.to, body.queue):
+        if name is not None:
+            check_queue_name(name)
     if body.to is not None:
-        call.need(("publish", "manage"), check_queue_name(body.to))
-    if body.dry_run:
-        if body.to is not None:
-            await dispatcher.get(call.tenant, body.to)
-        ready = (await dispatcher.stats(call.tenant, call.queue)).ready
-        return call.answer(RedriveAnswer(min(ready, body.max)))
-    count = await dispatcher.redrive(call.tenant, call.queue, body.max, body.to)
-    return call.answer(RedriveAnswer(count))
+        call.need(("publish", "manage"), body.to)
+    wanted = Redrive(
+        max=body.max, budget_ms=call.tools.settings.redrive_ms, to=body.to, cause=body.cause,
+        queue=body.queue, key=body.key, from_at=body.from_at, until_at=body.until_at,
+        rate=body.rate, dry_run=body.dry_run,
+    )  # fmt: skip
+    done = await _dispatcher(call).redrive(call.tenant, call.queue, wanted, body.after)
+    return call.answer(RedriveAnswer(done.count, done.next))
 
 
 # Behind the scenes

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pushlane.wire.errors import BadRequest
+from pushlane.wire.validate import check_lease
 from pushlane_gateway.http.call import JSON, Call
 from pushlane_gateway.http.errors import NO_STORE, ClientGone
 from pushlane_gateway.http.objects import MessagesAnswer, ReceiveBody
@@ -65,15 +66,13 @@ def _answer(call: Call, poll: Poll) -> Response:
 
 
 def _check(call: Call, body: ReceiveBody) -> None:
-    limits, metrics = call.tools.limits, call.tools.metrics
-    for name, value, least, most in (
-        ("max", body.max, 1, limits.batch),
-        ("wait_ms", body.wait_ms, 0, limits.wait_ms),
-        ("lease_ms", body.lease_ms, limits.lease_ms_min, limits.lease_ms_max),
-    ):
-        if value is not None and not least <= value <= most:
-            metrics.limits.add(name)
-            raise BadRequest(f"{name} is {value}: {least} to {most}")
+    limits = call.tools.limits
+    if not 1 <= body.max <= limits.batch:
+        raise BadRequest(f"max is {body.max}: 1 to {limits.batch}", limit="batch")
+    if not 0 <= body.wait_ms <= limits.wait_ms:
+        raise BadRequest(f"wait_ms is {body.wait_ms}: 0 to {limits.wait_ms}", limit="wait_ms")
+    if body.lease_ms is not None:
+        check_lease(body.lease_ms, limits)
 
 
 async def _wait(call: Call, poll: Poll) -> None:

@@ -46,7 +46,7 @@ class Resource:
         try:
             return await self._ask(request)
         except PushlaneError as error:
-            metrics.errors.add(error.code)
+            metrics.refused(error)
             return error_response(error)
         except ClientGone:
             raise

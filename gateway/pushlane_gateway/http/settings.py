@@ -19,6 +19,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     store, and the lease cache be told (`dispatcher.cache_ms`), before it can come."""
     remembered: int = 100_000
     """Receives of which all is settled, kept for `resume_ms`: repeated acks are `duplicate`."""
+    redrive_ms: int = 10_000
+    """How long one redrive request goes on before it answers where to go on."""
     ready_ms: int = 2_000
     """How long the store may take to answer `/readyz`."""
 

@@ -70,8 +70,8 @@ class HttpTools:
         """One more receive of this identity waits."""
         who = identity.tenant, identity.name
         if self.polls[who] >= self.settings.polls:
-            self.metrics.limits.add("polls")
-            raise Throttled(f"{self.settings.polls} receives wait already", retry_ms=1_000)
+            most = self.settings.polls
+            raise Throttled(f"{most} receives wait already", retry_ms=1_000, limit="polls")
         self.polls[who] += 1
         try:
             yield

@@ -19,9 +19,9 @@ from pushlane_gateway.listener.exchange import Exchange
 from pushlane_gateway.listener.head import read_head
 from pushlane_gateway.listener.hub import Hub
 from pushlane_gateway.listener.link import Link, LinkLost
-from pushlane_gateway.listener.refusal import Refusal
+from pushlane_gateway.listener.refusal import NEEDS_TLS, Refusal
 from pushlane_gateway.listener.socket import Socket, SocketClosed
-from pushlane_gateway.listener.tls_link import TlsFailed, TlsLink
+from pushlane_gateway.listener.tls_link import PlainHttp, TlsFailed, TlsLink
 from pushlane_gateway.listener.upgrade import Allow, is_upgrade, only, upgrade
 
 log = logging.getLogger(__name__)
@@ -87,6 +87,8 @@ async def _shake_hands(link: TlsLink, hub: Hub) -> bool:
     except TlsFailed as error:
         hub.counters.tls_failures += 1
         log.info("no TLS with %s: %s", link.peer, error)
+        if isinstance(error, PlainHttp):
+            link.refuse_plain(NEEDS_TLS.answer())
         return False
     if scope.cancelled_caught:
         hub.counters.late_heads += 1

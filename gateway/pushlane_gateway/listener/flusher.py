@@ -31,9 +31,13 @@ class Flusher:
         while True:
             if not self._due:
                 await self._sleep()
-            due, self._due = self._due, []
-            for outbox in due:
-                outbox.flush()
+            self.flush()
+
+    def flush(self) -> None:
+        """Write now what waits for the next round."""
+        due, self._due = self._due, []
+        for outbox in due:
+            outbox.flush()
 
     async def _sleep(self) -> None:
         def abort(_: object) -> trio.lowlevel.Abort:

@@ -51,4 +51,5 @@ class Refusal(Exception):
 OVERLOAD = Refusal(
     503, "overload: too many connections, come back later", code="unavailable", retry_ms=5000
 )
+NEEDS_TLS = Refusal(400, "this port speaks TLS only: the address begins with wss:// or https://")
 INTERNAL = Refusal(500, "an error of ours, it is in the log", code="internal")

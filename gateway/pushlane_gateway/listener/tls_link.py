@@ -17,8 +17,16 @@ ENCRYPT_BYTES = 64 * 1024
 """What is encrypted at once: this much may be stuck behind a slow client, and no more."""
 
 
+_PLAIN = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST")
+"""What OpenSSL calls a client that speaks HTTP without TLS."""
+
+
 class TlsFailed(Exception):
     """No TLS handshake: not TLS at all, no common version or cipher, or the client went away."""
+
+
+class PlainHttp(TlsFailed):
+    """A client that speaks HTTP without TLS: it understands a plain answer."""
 
 
 class TlsLink(Link):
@@ -42,9 +50,17 @@ class TlsLink(Link):
             await self.send_all(b"", stall_ms)
             self._empty = False  # what came with the end of the handshake waits to be decrypted
         except (ssl.SSLError, LinkLost) as error:
+            if isinstance(error, ssl.SSLError) and error.reason in _PLAIN:
+                raise PlainHttp("HTTP without TLS") from None
             with contextlib.suppress(LinkLost):
                 self._push()  # the alert that tells the client why
             raise TlsFailed(str(error)) from None
+
+    def refuse_plain(self, answer: bytes) -> None:
+        """Answer a client without TLS. It is little: what doesn't go at once never will."""
+        with contextlib.suppress(LinkLost):
+            Link.write_now(self, answer)
+        Link.end_writing(self)
 
     def receive_now(self) -> bytes | None:
         while True:

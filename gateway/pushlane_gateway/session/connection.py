@@ -20,6 +20,7 @@ from pushlane.wire.errors import (
     NotAFrame,
     PushlaneError,
     Unauthorized,
+    Unavailable,
 )
 from pushlane.wire.frames import (
     Beat,
@@ -123,7 +124,8 @@ class Connection:
     def _hello_late(self) -> None:
         if self._requests is None and not self.over:
             self._metrics.limits.add("hello_ms")
-            self._turn_away(Unauthorized(f"no hello within {self._tools.limits.hello_ms} ms"))
+            late = f"no hello within {self._tools.limits.hello_ms} ms: connect again"
+            self._turn_away(Unavailable(late))
 
     def _turn_away(self, error: PushlaneError) -> None:
         self.send_error(error)
@@ -131,7 +133,7 @@ class Connection:
 
     def _hello(self, frame: ClientFrame) -> None:
         if not isinstance(frame, Hello):
-            self._turn_away(Unauthorized("the first frame must be hello"))
+            self._turn_away(BadRequest("the first frame must be hello"))
             return
         try:
             held = check_hello(frame, self._tools.limits)
@@ -221,7 +223,7 @@ class Connection:
             self.socket.send(frame)
 
     def send_error(self, error: PushlaneError, request: str | None = None) -> None:
-        self._metrics.errors.add(error.code)
+        self._metrics.refused(error)
         self.send(error_frame(error, request=request))
 
     def goaway(self, reason: str) -> None:

@@ -94,11 +94,11 @@ def _frames(
     for run in runs:
         start = f"{place}{run.lane:x}-"
         for i, message in enumerate(run.messages):
-            more = _size_of(message)
+            more = size_of(message)
             if messages and size + more > most:
                 yield Deliver(sub, messages)
                 messages, size = [], 0
-            found = _message(f"{start}{run.seq + i:x}", message, run.attempt)
+            found = message_object(f"{start}{run.seq + i:x}", message, run.attempt)
             if prefix is not None:
                 found.receipt = f"{prefix}.{run.n + i}"
                 found.fence = run.fence
@@ -108,8 +108,8 @@ def _frames(
     yield Deliver(sub, messages)
 
 
-def _message(id: str, message: Message, attempt: int) -> DeliverMessage:
-    dead = message.dead
+def message_object(id: str, message: Message, attempt: int) -> DeliverMessage:
+    """A message as it goes to a client, without receipt, fence and lease."""
     return DeliverMessage(
         id,
         attempt,
@@ -118,13 +118,20 @@ def _message(id: str, message: Message, attempt: int) -> DeliverMessage:
         message.body if message.is_data else None,
         key=message.key,
         headers=message.headers,
-        dead=None
-        if dead is None
-        else DeadInfo(dead.cause, dead.queue, dead.id, dead.attempts, dead.dead_at, dead.error),
+        dead=dead_info(message),
     )
 
 
-def _size_of(message: Message) -> int:
+def dead_info(message: Message) -> DeadInfo | None:
+    """Why it died; None: it did not."""
+    dead = message.dead
+    if dead is None:
+        return None
+    return DeadInfo(dead.cause, dead.queue, dead.id, dead.attempts, dead.dead_at, dead.error)
+
+
+def size_of(message: Message) -> int:
+    """The most bytes that it takes in a frame or an answer."""
     size = len(message.body)
     if message.is_data:
         size = (size + 2) // 3 * 4

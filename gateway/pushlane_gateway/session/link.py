@@ -44,6 +44,10 @@ class Link(Protocol):
         """Put a frame into the outbox; after a close nothing happens."""
         ...
 
+    def hurry(self) -> None:
+        """Have what waits written now, to everybody."""
+        ...
+
     def close(self, code: int, reason: str) -> None:
         """Close after what is in the outbox, within a bounded time."""
         ...

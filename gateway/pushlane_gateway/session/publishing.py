@@ -9,14 +9,10 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from pushlane.wire.body import copy_body
-from pushlane.wire.errors import BadRequest
 from pushlane.wire.frames import Failed, Publish, Published, PublishMessage
 from pushlane.wire.limits import DEFAULT_LANE
 from pushlane_dispatcher.node import Message
 from pushlane_dispatcher.publication import Publication
-
-RESERVED = "pushlane:"
-"""Dedup ids that begin like this are the server's own: transfers between queues use them."""
 
 
 class Batch:
@@ -110,10 +106,3 @@ def make_message(message: PublishMessage, producer: str | None, now: int) -> Mes
         now + message.ttl_ms if message.ttl_ms is not None else 0,
         message.event_at,
     )
-
-
-def check_dedup(frame: Publish) -> None:
-    """Before a queue is opened or made: what is refused must change nothing."""
-    for index, message in enumerate(frame.messages):
-        if message.dedup is not None and message.dedup.startswith(RESERVED):
-            raise BadRequest(f"messages[{index}]: dedup starts with {RESERVED}, which is reserved")

@@ -46,7 +46,7 @@ from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.sink import SettleAnswer
 from pushlane_gateway.session.part import Part
-from pushlane_gateway.session.publishing import Batch, check_dedup
+from pushlane_gateway.session.publishing import Batch
 from pushlane_gateway.session.receipts import count, render_all
 from pushlane_gateway.session.session import Session
 from pushlane_gateway.session.settling import Act, Gather, settle, settle_silently
@@ -111,7 +111,7 @@ class Requests:
     def _refuse(self, frame: ClientFrame, error: PushlaneError) -> None:
         id: int | None = getattr(frame, "id", None)
         sub: int | None = getattr(frame, "sub", None) if id is None else None
-        self._metrics.errors.add(error.code)
+        self._metrics.refused(error)
         answer = error_frame(error, id=id, request=_op(frame), sub=sub)
         if id is None:
             self._connection.send(answer)
@@ -178,11 +178,8 @@ class Requests:
         return None
 
     def _check_publish(self, frame: Publish) -> list[Failed]:
-        limits = self._limits
-        if len(frame.messages) > limits.batch:
-            self._metrics.limits.add("batch")
-        failed = check_publish(frame, limits, has_producer=self._session.producer is not None)
-        check_dedup(frame)
+        has_producer = self._session.producer is not None
+        failed = check_publish(frame, self._limits, has_producer=has_producer)
         if failed:
             self._metrics.limits.add("message_bytes", len(failed))
         return failed
@@ -217,7 +214,7 @@ class Requests:
             failed = publication.failed
             metrics.published += len(batch.messages) - len(failed) - len(publication.duplicates)
             for error in failed.values():
-                metrics.errors.add(error.code)
+                metrics.refused(error)
         self._answer(id, batch.answer(id, publication))
 
     # Subscribing

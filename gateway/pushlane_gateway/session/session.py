@@ -25,7 +25,7 @@ from pushlane_gateway.session.tools import SessionTools
 if TYPE_CHECKING:
     from pushlane_gateway.session.connection import Connection
 
-NO_TOPICS = "topics are not supported yet"
+NO_TOPICS = "topics are not supported yet: use a queue"
 
 
 class Session:
@@ -84,8 +84,7 @@ class Session:
                 if sub.closed and not sub.held:
                     self._forget(sub)
         if len(self.subs) >= most:
-            self.tools.metrics.limits.add("subs")
-            raise BadRequest(f"a session has at most {most} subscriptions")
+            raise BadRequest(f"a session has at most {most} subscriptions", limit="subs")
 
     def subscribe(self, queue: OpenQueue, credit: int, options: SubOptions) -> Sub:
         sub = Sub(self, self._next_sub, queue, credit, options)

@@ -104,6 +104,7 @@ class Sessions:
 
     def _expire(self, session: Session, away_until: float) -> None:
         if session.away_until == away_until:  # else it was resumed, and perhaps dropped again
+            self.tools.metrics.limits.add("resume_ms")
             self._give_up(session)
 
     def _give_up(self, session: Session) -> None:

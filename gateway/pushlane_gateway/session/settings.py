@@ -18,6 +18,10 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     deliver_bytes: int = 512 * KIB
     """A deliver frame is cut when it has this much, and never beyond half of `frame_bytes`."""
 
+    hurry_messages: int = 64
+    """Before so many messages are made a frame, what others wait for is written: a producer that
+    hears of its publish then works beside us."""
+
     # Sessions
     sessions: int = 100_000
     """Sessions, with and without a connection. One more is turned away with `overload`."""

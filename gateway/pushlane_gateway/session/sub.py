@@ -140,9 +140,11 @@ class Sub:
             prefix = lease_ms = None
         most = min(tools.settings.deliver_bytes, tools.limits.frame_bytes // 2)
         codec = connection.socket.codec
+        count = sum([len(run.messages) for run in runs])
+        if count >= tools.settings.hurry_messages:
+            connection.socket.hurry()
         for frame in deliver_frames(codec, self.number, runs, part.place, prefix, lease_ms, most):
             connection.send_encoded("deliver", frame)
-        count = sum([len(run.messages) for run in runs])
         if again:
             tools.metrics.redelivered += count
         else:

@@ -77,11 +77,15 @@ class Consumer:
     def runs(self, numbers: Sequence[int]) -> list[Receipts]:
         return [(self.sub.prefix, n, n) for n in numbers]
 
-    def ack(self, *numbers: int, generation: int | None = None) -> SettleTicket:
-        return self.ack_runs(self.runs(numbers), generation)
+    def ack(
+        self, *numbers: int, generation: int | None = None, silent: bool = False
+    ) -> SettleTicket:
+        return self.ack_runs(self.runs(numbers), generation, silent)
 
-    def ack_runs(self, runs: list[Receipts], generation: int | None = None) -> SettleTicket:
-        ticket = SettleTicket()
+    def ack_runs(
+        self, runs: list[Receipts], generation: int | None = None, silent: bool = False
+    ) -> SettleTicket:
+        ticket = SettleTicket(silent=silent)
         self.rig.shard.ack(self.sub, self._generation(generation), runs, ticket, self.rig.now)
         self.rig.run()
         return ticket

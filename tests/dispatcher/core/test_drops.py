@@ -2,6 +2,7 @@
 
 import msgspec
 
+from pushlane.wire.errors import Conflict
 from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS, Bounds
 from pushlane_dispatcher.core.dedup import TRANSFER
 from pushlane_storage.message import Message
@@ -67,6 +68,30 @@ def test_numbers_keep_those_with_a_producers_newest() -> None:
     rig.crash()
     for message in numbered(rig, 20)[-3:]:
         assert rig.send([message]).duplicates
+
+
+def test_a_new_owner_refuses_numbers_that_went_with_their_bucket() -> None:
+    rig = make_rig(producer_seqs=3)
+    drain(rig, *numbered(rig, 20))
+    rig.crash()
+    for message in numbered(rig, 20):
+        ticket = rig.send([message])
+        assert ticket.duplicates or isinstance(ticket.failed[0], Conflict)
+
+
+def test_a_new_number_in_an_old_bucket_keeps_it() -> None:
+    rig = make_rig(keep=99, producer_seqs=3)
+    messages = numbered(rig, 9)
+    drain(rig, messages[8])
+    rig.crash()
+    rig.subscribe()
+    drain(rig, *messages[2:8])
+    rig.bounds = msgspec.structs.replace(rig.bounds, drained_buckets=0)
+    rig.crash()  # the newest buckets have enough numbers: of the oldest it knows how far it goes
+    assert isinstance(rig.send([messages[8]]).failed[0], Conflict)
+    rig.crash()
+    ticket = rig.send([messages[8]])
+    assert ticket.duplicates or ticket.failed
 
 
 def test_too_many_producers_keep_them() -> None:

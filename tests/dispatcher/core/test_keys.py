@@ -52,6 +52,16 @@ def test_a_purge_forgets_what_is_blocked_but_not_the_heads() -> None:
     assert len(keys) == 0
 
 
+def test_who_is_blocked_may_go_before_its_turn() -> None:
+    keys = Keys()
+    one, two, three = entry(1), entry(2), entry(3)
+    for each in (one, two, three):
+        keys.claim("k", each)
+    keys.withdraw(two)
+    assert keys.release(two) is None
+    assert keys.release(one) is three
+
+
 # In a shard
 
 

@@ -1,7 +1,7 @@
 """The log: one flush at a time, everything durable before it counts, and a fold that agrees."""
 
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.core.effects import Settle
+from pushlane_dispatcher.core.effects import Append, Settle
 from pushlane_storage.bucket import CONTROL
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.settlement import Gone, Settlement, fold
@@ -42,6 +42,88 @@ def test_decisions_gather_while_a_flush_is_under_way() -> None:
     (second,) = rig.held(Settle)
     (row,) = second.rows
     assert (len(row.acked), len(row.voids), row.n) == (1, 1, 1)
+
+
+# Patience
+
+
+def test_an_ack_that_nobody_waits_for_goes_with_the_next_publish() -> None:
+    rig = Rig()
+    consumer = rig.subscribe(20)
+    rig.publish("a", "b")
+    consumer.ack(1, silent=True)
+    assert rows(rig) == []
+    rig.hold = {Append, Settle}
+    rig.publish("c")
+    assert [type(effect) for effect in rig.waiting] == [Append, Settle]
+
+
+def test_its_permit_comes_back_at_once() -> None:
+    rig = Rig()
+    consumer = rig.subscribe(1)
+    rig.publish("a", "b")
+    consumer.ack(1, silent=True)
+    assert rows(rig) == []
+    assert consumer.bodies == ["a", "b"]
+
+
+def test_it_goes_alone_when_its_patience_ends() -> None:
+    rig = Rig()
+    consumer = rig.subscribe(20)
+    rig.publish("a", "b")
+    consumer.ack(1, silent=True)
+    assert rig.shard.wake_at() == rig.now + rig.bounds.patience_ms
+    rig.wait(rig.bounds.patience_ms - 1)
+    consumer.ack(2, silent=True)
+    assert rows(rig) == []
+    rig.wait(1)
+    (row,) = rows(rig)
+    assert row.acked[0][1] - row.acked[0][0] == 1
+    assert rig.shard.log.idle
+    assert rig.shard.log.next_flush() is None
+
+
+def test_what_waits_is_bounded() -> None:
+    rig = Rig(bounds=Bounds(patience_messages=3))
+    consumer = rig.subscribe(20)
+    rig.publish(*"abcd")
+    consumer.ack(1, 2, silent=True)
+    assert rows(rig) == []
+    consumer.ack(3, silent=True)
+    assert len(rows(rig)) == 1
+
+
+def test_an_answer_that_is_waited_for_takes_it_along() -> None:
+    rig = Rig()
+    consumer = rig.subscribe(20)
+    rig.publish("a", "b", "c")
+    consumer.ack(1, silent=True)
+    consumer.ack(2)
+    assert len(rows(rig)) == 1
+    consumer.ack(3, silent=True)
+    consumer.ack(3)  # asks for something that was decided, but is not durable
+    assert len(rows(rig)) == 2
+
+
+def test_a_decision_that_something_waits_for_takes_it_along() -> None:
+    rig = Rig()
+    consumer = rig.subscribe(20)
+    rig.publish("a", "b")
+    consumer.ack(1, silent=True)
+    consumer.nack(2)
+    (row,) = rows(rig)
+    assert (len(row.acked), len(row.voids)) == (1, 1)
+
+
+def test_keys_have_no_patience() -> None:
+    rig = Rig()
+    consumer = rig.subscribe(20)
+    rig.publish("a", "b", key="k")
+    consumer.ack(1, silent=True)
+    assert consumer.bodies == ["a", "b"]
+
+
+# Rows
 
 
 def test_numbers_are_dense_from_zero() -> None:

@@ -7,30 +7,83 @@ from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.core.harness import LANE, Rig
 
 
-def bodies(rig: Rig, limit: int) -> list[str]:
-    return [peeked.message.body.decode() for peeked in rig.shard.peek(limit)]
+def waiting(rig: Rig, lane: int = LANE) -> list[int]:
+    """Seqs of what waits for a consumer, as who goes through the queue finds them."""
+    found, start = [], 0
+    while (stretch := rig.shard.stretch(lane, start)) is not None:
+        for seq in range(stretch.first, stretch.last + 1):
+            message = rig.stored(lane, seq)
+            assert message is not None
+            if rig.shard.in_line(lane, seq, message.not_before, rig.now) is not None:
+                found.append(seq)
+        start = stretch.last + 1
+    return found
 
 
-def test_peek_shows_what_would_go_out_next() -> None:
-    rig = Rig(QueueConfig(backoff_base_ms=0))
-    rig.publish("b", "c", lane=4)
-    rig.publish("a", lane=9)
+def test_what_is_ready_or_blocked_is_in_line() -> None:
+    rig = Rig(QueueConfig(backoff_base_ms=60_000))
+    seqs = rig.publish("a", "b", "c").seqs
+    keyed = rig.publish("one", "two", key="k").seqs
     rig.publish("later", not_before=rig.wall + 1_000)
-    assert bodies(rig, 2) == ["a", "b"]
-    assert bodies(rig, 10) == ["a", "b", "c"]
-    assert bodies(rig, 0) == []
-    assert rig.stats.ready == 3
+    rig.publish("much later", not_before=rig.wall + 86_400_000)
+    assert waiting(rig) == [*seqs, *keyed]
+    consumer = rig.subscribe(2)
+    assert waiting(rig) == [seqs[2], *keyed], "what somebody has is not"
+    consumer.ack(1)
+    consumer.nack(2)
+    assert waiting(rig) == [*keyed], "nor what waits for its next attempt"
+    assert rig.shard.stretch(LANE, 0) is not None
+    assert rig.shard.stretch(LANE, 1 << 60) is None
 
 
-def test_peek_puts_what_came_back_in_its_place_and_leaves_out_what_is_held() -> None:
+def test_the_line_goes_on_behind_the_window() -> None:
+    rig = Rig(bounds=Bounds(window_messages=1, segment_messages=1, bucket_messages=2))
+    seqs = rig.publish("a", "b", "c", "d").seqs
+    rig.publish("later", not_before=rig.wall + 1_000)
+    assert waiting(rig) == seqs
+    assert len(rig.buckets()) > 2
+    rig.subscribe(2)
+    assert waiting(rig) == seqs[2:]
+
+
+def test_a_bucket_without_anything_unsettled_is_passed_over() -> None:
+    rig = Rig(bounds=Bounds(segment_messages=1, bucket_messages=100))
+    rig.publish("a", "b")
+    consumer = rig.subscribe(2)
+    consumer.ack(1, 2)
+    assert rig.shard.stretch(LANE, 0) is None
+    assert waiting(rig) == []
+
+
+def test_the_attempts_of_what_is_in_line() -> None:
     rig = Rig(QueueConfig(backoff_base_ms=0))
-    rig.publish("a", "b", "c", "d")
-    rig.subscribe(3).end()
-    rig.subscribe(1)
-    found = rig.shard.peek(10)
-    assert [peeked.message.body for peeked in found] == [b"b", b"c", b"d"]
-    assert [peeked.attempts for peeked in found] == [1, 1, 0]
-    assert (found[0].lane, rig.state(found[0].seq)) == (LANE, "ready")
+    first, second = rig.publish("a", "b").seqs
+    consumer = rig.subscribe(1)
+    consumer.credit(0)
+    consumer.nack(1, delay_ms=0)
+    assert rig.shard.in_line(LANE, first, 0, rig.now) == 1
+    assert rig.shard.in_line(LANE, second, 0, rig.now) == 0
+    assert rig.shard.in_line(LANE, second + 1, 0, rig.now) is None
+
+
+def test_what_an_earlier_owner_voided_waits_for_its_time() -> None:
+    rig = Rig()
+    (seq,) = rig.publish("a").seqs
+    rig.subscribe(1).nack(1, delay_ms=60_000)
+    rig.hold = {Page}
+    rig.crash()
+    assert rig.shard.in_line(LANE, seq, 0, rig.now) is None
+    assert rig.shard.in_line(LANE, seq, 0, rig.now + 60_000) == 1
+
+
+def test_nothing_of_a_purge_is_in_line() -> None:
+    rig = Rig(bounds=Bounds(window_messages=1, segment_messages=1))
+    rig.publish("a", "b", "c")
+    rig.hold = {Settle}
+    rig.purge()
+    assert waiting(rig) == []
+    rig.hold = set()
+    rig.finish()
 
 
 def test_messages_are_located_until_they_end() -> None:

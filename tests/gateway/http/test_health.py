@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from pushlane.wire.limits import Limits
 from pushlane_storage.interface import StoreUnknown
 from tests.dispatcher.rig import ScriptedStore, fail, hang
 from tests.gateway.http.rig import rig
@@ -61,3 +64,12 @@ async def test_metrics() -> None:
             "pushlane_http_polls 0.0",
         ):
             assert f"{line}\n" in text
+
+
+async def test_limits_for_those_who_get_no_welcome(tmp_path: Path) -> None:
+    async with rig(keys=tmp_path / "keys.toml", limits=Limits(batch=7)) as r:
+        assert (await r.get("/v1/limits")).fault == (401, "unauthorized")
+        answer = await r.caller("consume:q").get("/v1/limits")
+        assert answer.json["limits"] == Limits(batch=7).wire()
+        assert answer.json["limits"]["batch"] == 7
+        assert (answer.json["resume_ms"], answer.json["heartbeat_ms"]) == (30_000, 25_000)

@@ -54,37 +54,29 @@ async def test_peek_over_several_shards_and_priorities() -> None:
         assert [message["body"] for message in found] == ["first", 0, 1, 2, 3]
 
 
-async def test_peek_waits_for_what_is_being_read() -> None:
-    store = ScriptedStore()
-    async with rig(store) as r:
-        await r.publish("q", 1)
-    async with rig(store) as r:
-        gate = Gate()
-        store.script.add("segments", gate)
-        exchange = r.begin("GET", Q + "/peek")
-        await gate.entered.wait()
-        await trio.sleep(0.5)
-        gate.released.set()
-        await exchange.done.wait()
-        assert len(exchange.answer.json["messages"]) == 1
-
-
-async def test_but_not_for_ever() -> None:
-    store = ScriptedStore()
-    async with rig(store) as r:
-        await r.publish("q", 1)
-    async with rig(store) as r:
-        gate = Gate()
-        store.script.add("segments", gate)
-        assert (await r.get(Q + "/peek")).json == {"messages": []}
-        gate.released.set()
+async def test_peek_goes_through_the_backlog_page_by_page() -> None:
+    async with rig(bounds=Bounds(window_messages=2, segment_messages=1)) as r:
+        await r.publish("q", *range(5))
+        seen, after = [], ""
+        for _ in range(3):
+            page = (await r.get(f"{Q}/peek?limit=2&after={after}")).json
+            seen += [message["body"] for message in page["messages"]]
+            after = page.get("next", "")
+        assert seen == [0, 1, 2, 3, 4]
+        assert not after
+        answer = await r.get(Q + "/peek?after=nonsense")
+        assert answer.fault == (400, "bad_request")
 
 
 async def test_peek_ends_when_it_is_large_enough() -> None:
     async with rig(answer_bytes=2_500) as r:
         await r.publish("q", *["x" * 1_000] * 4)
-        assert len((await r.get(Q + "/peek")).json["messages"]) == 1
+        page = (await r.get(Q + "/peek")).json
+        assert len(page["messages"]) == 1
         assert r.limit("answer_bytes") == 1
+        rest = (await r.get(f"{Q}/peek?after={page['next']}")).json
+        assert len(rest["messages"]) == 1
+        assert rest["messages"] != page["messages"]
         await r.post(Q + "/purge")
         await r.publish("q", "x" * 3_000)
         assert len((await r.get(Q + "/peek")).json["messages"]) == 1

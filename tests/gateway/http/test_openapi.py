@@ -29,6 +29,7 @@ DESIGNED = {
     },
     **{f"/v1/queues/{{queue}}/{name}": {"get"} for name in ("stats", "consumers", "peek")},
     "/v1/tokens": {"post"},
+    "/v1/limits": {"get"},
     **{path: {"get"} for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")},
 }
 

@@ -37,7 +37,7 @@ def check(shown: Any, found: Any) -> None:
 
 async def test_every_exchange() -> None:
     exchanges = list(BLOCK.finditer(PAGE))
-    assert len(exchanges) == PAGE.count("```http") == 10
+    assert len(exchanges) == PAGE.count("```http") == 11
     receipt = ""
     async with rig() as r:
         for exchange in exchanges:

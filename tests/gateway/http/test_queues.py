@@ -13,7 +13,7 @@ from pushlane_dispatcher.dispatcher import Dispatcher
 from pushlane_storage.interface import StoreUnknown
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import Consumer, ScriptedStore, fail
-from tests.gateway.http.rig import TENANT, Rig, blocked, rig
+from tests.gateway.http.rig import START, TENANT, Rig, blocked, rig
 
 Q = "/v1/queues/q"
 
@@ -311,10 +311,12 @@ async def test_redrive() -> None:
         await dead_letters(r, 3)
         dead = "/v1/queues/q.dead/redrive"
         assert (await r.post(dead, {"dry_run": True})).json == {"redriven": 3}
-        assert (await r.post(dead, {"dry_run": True, "max": 2})).json == {"redriven": 2}
-        assert (await r.post(dead, {"max": 1})).json == {"redriven": 1}
+        assert (await r.post(dead, {"dry_run": True, "max": 2})).json["redriven"] == 2
+        first = (await r.post(dead, {"max": 1})).json
+        assert first["redriven"] == 1
         await r.queue("other")
-        assert (await r.post(dead, {"max": 1, "to": "other"})).json == {"redriven": 1}
+        second = {"max": 1, "to": "other", "after": first["next"]}
+        assert (await r.post(dead, second)).json["redriven"] == 1
         await blocked()
         ready = [(await r.stats(name))["ready"] for name in ("q", "q.dead", "other")]
         assert ready == [1, 1, 1]
@@ -328,12 +330,46 @@ async def test_redrive() -> None:
         ({"to": "bad name"}, (400, "bad_request")),
         ({"to": "nowhere"}, (404, "not_found")),
         ({"to": "nowhere", "dry_run": True}, (404, "not_found")),
+        ({"queue": "bad name"}, (400, "bad_request")),
+        ({"rate": 0}, (400, "bad_request")),
+        ({"from_at": -1}, (400, "bad_request")),
+        ({"after": "nonsense"}, (400, "bad_request")),
     ],
 )
 async def test_redrives_that_can_not_be(body: dict[str, Any], fault: tuple[int, str]) -> None:
     async with rig() as r:
         await r.queue("q.dead")
         assert (await r.post("/v1/queues/q.dead/redrive", body)).fault == fault
+
+
+async def test_a_redrive_of_some() -> None:
+    async with rig() as r:
+        await dead_letters(r, 3)
+        dead = "/v1/queues/q.dead/redrive"
+        for body, count in (
+            ({"cause": "expired"}, 0),
+            ({"cause": "rejected", "queue": "q"}, 3),
+            ({"queue": "other"}, 0),
+            ({"key": "k"}, 0),
+            ({"until_at": START}, 0),
+            ({"from_at": START, "until_at": START + 60_000}, 3),
+        ):
+            answer = await r.post(dead, {**body, "dry_run": True})
+            assert answer.json == {"redriven": count}, body
+
+
+async def test_a_redrive_says_where_to_go_on_when_its_time_is_over() -> None:
+    async with rig(redrive_ms=1_000) as r:
+        await dead_letters(r, 30)
+        dead, counts = "/v1/queues/q.dead/redrive", []
+        answer = (await r.post(dead, {"rate": 10})).json
+        while "next" in answer:
+            counts.append(answer["redriven"])
+            answer = (await r.post(dead, {"rate": 10, "after": answer["next"]})).json
+        assert len(counts) in (2, 3)
+        assert sum(counts) + answer["redriven"] == 30
+        await blocked()
+        assert (await r.stats("q"))["ready"] == 30
 
 
 async def test_messages_go_only_where_the_caller_may_send_them(tmp_path: Path) -> None:

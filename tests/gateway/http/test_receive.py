@@ -213,7 +213,7 @@ async def test_limits_are_counted() -> None:
     async with rig(limits=small(batch=5)) as r:
         await r.post(Q, {"max": 6})
         await r.post(Q, {"wait_ms": 60_001})
-        assert (r.limit("max"), r.limit("wait_ms")) == (1, 1)
+        assert (r.limit("batch"), r.limit("wait_ms")) == (1, 1)
 
 
 async def test_polls_of_one_identity_are_limited(tmp_path: Path) -> None:

@@ -279,7 +279,7 @@ async def test_keep_alive_ends() -> None:
         client = await rig.connect()
         await client.send(get("/hello"))
         assert (await client.answer()).status == 200
-        with trio.fail_after(2):
+        with trio.fail_after(20):
             await client.eof()
         assert rig.counters.idle_ends == 1
 
@@ -375,7 +375,7 @@ async def test_a_long_poll_whose_client_goes_is_cancelled_at_once(ahead: bytes) 
         await client.send(post(b"{}") + ahead)
         await app.waiting.wait()
         await client.aclose()
-        with trio.fail_after(1):
+        with trio.fail_after(20):
             await app.given_back.wait()
             await rig.settle()
         assert rig.counters.failures == 0
@@ -458,7 +458,7 @@ async def test_sending_to_a_client_that_has_gone_raises() -> None:
         await client.send(get("/"))
         await client.exactly(10_000)
         await client.aclose()
-        with trio.fail_after(2):
+        with trio.fail_after(20):
             await ended.wait()
         await rig.settle()
         assert rig.counters.failures == 0

@@ -228,7 +228,7 @@ async def test_stopping_in_the_middle_of_an_answer_ends_the_connection_behind_it
         rig.listener.stop()
         release.set()
         assert (await client.answer()).body == b"half whole"
-        with trio.fail_after(2):
+        with trio.fail_after(20):
             await client.eof()
 
 
@@ -250,7 +250,7 @@ async def test_stopping_leaves_websockets_to_their_sessions() -> None:
 
 async def test_leaving_ends_everything_at_once() -> None:
     ends = Ends()
-    with trio.fail_after(2):
+    with trio.fail_after(20):
         async with listening(handle=ends.handle) as rig:
             client = await rig.websocket()
             await trio.testing.wait_all_tasks_blocked()

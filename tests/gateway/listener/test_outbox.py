@@ -84,3 +84,18 @@ async def test_a_closed_connection_takes_nothing_and_holds_nobody_up() -> None:
             outbox.abort()
             outbox.put(b"too late")
             assert outbox.waiting == 0
+
+
+async def test_the_flusher_can_be_hurried() -> None:
+    ours, other = socket.socketpair()
+    ours.setblocking(False)
+    with ours, other:
+        async with trio.open_nursery() as nursery:
+            hub = Hub(nursery, DEFAULT_SETTINGS, DEFAULTS, Counters())
+            outbox = Outbox(Link(ours, "test"), hub)
+            outbox.put(b"published")
+            assert outbox.waiting
+            hub.flusher.flush()
+            assert not outbox.waiting
+            assert other.recv(100) == b"published"
+            hub.flusher.flush()  # nothing is due any more

@@ -177,12 +177,23 @@ async def test_no_more_is_encrypted_than_can_be_sent_and_nothing_stays_behind(
 async def test_what_is_no_tls_is_no_connection(files: Files) -> None:
     async with listening(certificates=files.open()) as rig:
         client = await rig.connect()
-        await client.send(get("/hello"))
+        await client.send(b"\0rubbish\r\n\r\n")
         await rig.settle()
         assert rig.counters.tls_failures == 1
         silent = await rig.connect()
         await silent.aclose()
         await rig.settle()
+
+
+async def test_http_without_tls_is_told_so_in_plain(files: Files) -> None:
+    async with listening(certificates=files.open()) as rig:
+        client = await rig.connect()
+        await client.send(get("/hello"))
+        answer = await client.answer()
+        assert (answer.status, answer.error["code"]) == (400, "bad_request")
+        assert "wss:// or https://" in answer.error["message"]
+        await client.eof()
+        assert rig.counters.tls_failures == 1
 
 
 async def test_a_half_open_tls_handshake_ends(files: Files) -> None:

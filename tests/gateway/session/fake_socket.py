@@ -22,6 +22,8 @@ class FakeSocket:
         self.last_sent_at = trio.current_time()
         self.sent: list[bytes] = []
         """Every frame that the server sent, read or not."""
+        self.hurried: list[int] = []
+        """When it was told to hurry: how many frames the server had sent."""
         self.closed: tuple[int, str] | None = None
         """How the server closed it."""
         self.aborted = False
@@ -52,6 +54,9 @@ class FakeSocket:
             self.last_sent_at = trio.current_time()
             self.outbox_bytes += len(frame) if self.stuck else 0
             self._lot.unpark_all()
+
+    def hurry(self) -> None:
+        self.hurried.append(len(self.sent))
 
     def close(self, code: int, reason: str) -> None:
         if self._end is None:

@@ -49,8 +49,8 @@ async def test_no_hello_in_time() -> None:
         client = it.connect()
         error = await client.error()
         assert trio.current_time() == pytest.approx(5)
-        assert error.code == "unauthorized"
-        assert await client.socket.until_closed() == (1008, "unauthorized")
+        assert error.code == "unavailable"
+        assert await client.socket.until_closed() == (1008, "unavailable")
         await client.gone.wait()
         assert it.limit("hello_ms") == 1
         assert len(it.sessions) == 0
@@ -69,8 +69,8 @@ async def test_another_frame_first() -> None:
         client = it.connect()
         client.say(Publish(1, "q", [message()]), Hello())
         error = await client.error()
-        assert (error.code, error.message) == ("unauthorized", "the first frame must be hello")
-        assert await client.socket.until_closed() == (1008, "unauthorized")
+        assert (error.code, error.message) == ("bad_request", "the first frame must be hello")
+        assert await client.socket.until_closed() == (1008, "bad_request")
         await client.gone.wait()
         assert client.socket.unread == []
         assert len(it.sessions) == 0

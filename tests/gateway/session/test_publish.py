@@ -64,7 +64,10 @@ async def test_topics_have_to_wait() -> None:
     async with rig() as it:
         client = await it.client()
         error = await refused(client, Publish(1, "topic:news", [message()]))
-        assert (error.code, error.message) == ("bad_request", "topics are not supported yet")
+        assert (error.code, error.message) == (
+            "bad_request",
+            "topics are not supported yet: use a queue",
+        )
 
 
 async def test_rights() -> None:

@@ -64,3 +64,18 @@ async def test_everything_a_message_carries_comes_out_again(codec: Codec) -> Non
         (again,) = await client.deliver()
         assert (again.id, again.attempt) == (keyed.id, 2)
         assert again.receipt != keyed.receipt
+
+
+async def test_what_others_wait_for_is_written_before_a_long_delivery() -> None:
+    async with rig() as it:
+        consumer = await it.client()
+        await consumer.subscribe("q", credit=1_000)
+        producer = await it.client()
+        few = it.sessions.tools.settings.hurry_messages - 1
+        await producer.publish("q", *[b"1"] * few)
+        await consumer.deliveries(few)
+        assert consumer.socket.hurried == []
+        await producer.publish("q", *[b"1"] * (few + 1))
+        await consumer.deliveries(few + 1)
+        (before,) = consumer.socket.hurried
+        assert before == len(consumer.socket.sent) - 1

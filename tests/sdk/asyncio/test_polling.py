@@ -198,4 +198,4 @@ async def test_auto_tries_polling_before_it_gives_up(status: int, code: str) -> 
         with pytest.raises(pushlane.PushlaneError, match=str(status)) as caught:
             await pushlane.connect(fake.url)
         assert caught.value.code == code
-        assert fake.paths == ["/v1/ws", "/v1/queues?limit=1"]
+        assert fake.paths == ["/v1/ws", "/v1/limits"]

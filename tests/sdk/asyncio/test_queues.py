@@ -78,7 +78,7 @@ async def fake_http(*answers: Answer) -> AsyncIterator[FakeHttp]:
 
 @on_asyncio
 async def test_every_call() -> None:
-    async with fake_http(*[(200, b'{"a": 1}')] * 12) as fake:
+    async with fake_http(*[(200, b'{"a": 1}')] * 13) as fake:
         queues = fake.queues()
         assert await queues.create("q", max_attempts=3) == {"a": 1}
         await queues.get("q")
@@ -87,6 +87,7 @@ async def test_every_call() -> None:
         await queues.list(limit=10, after="a")
         await queues.stats("q")
         await queues.peek("q", limit=5)
+        await queues.peek("q", after="xyz")
         await queues.purge("q")
         await queues.pause("q")
         await queues.resume("q")
@@ -101,12 +102,38 @@ async def test_every_call() -> None:
             ("GET", f"{base}?limit=10&after=a", None),
             ("GET", f"{base}/q/stats", None),
             ("GET", f"{base}/q/peek?limit=5", None),
+            ("GET", f"{base}/q/peek?after=xyz", None),
             ("POST", f"{base}/q/purge", {}),
             ("POST", f"{base}/q/pause", {}),
             ("POST", f"{base}/q/resume", {}),
-            ("POST", f"{base}/q.dead/redrive", {"rate": 10}),
+            ("POST", f"{base}/q.dead/redrive", {"rate": 10, "max": 10_000}),
             ("GET", f"{base}/q/messages/m%2F1/explain", None),
         ]
+
+
+@on_asyncio
+async def test_a_redrive_goes_on_until_it_is_through() -> None:
+    answers = [
+        (200, b'{"redriven": 10000, "next": "a"}'),
+        (200, b'{"redriven": 0, "next": "b"}'),
+        (200, b'{"redriven": 5}'),
+    ]
+    async with fake_http(*answers) as fake:
+        assert await fake.queues().redrive("q.dead", cause="expired") == {"redriven": 10_005}
+        bodies = [body for _, _, body in fake.asked]
+        assert bodies == [
+            {"cause": "expired", "max": 10_000},
+            {"cause": "expired", "max": 10_000, "after": "a"},
+            {"cause": "expired", "max": 10_000, "after": "b"},
+        ]
+
+
+@on_asyncio
+async def test_or_until_it_has_enough() -> None:
+    answers = [(200, b'{"redriven": 10000, "next": "a"}'), (200, b'{"redriven": 2, "next": "b"}')]
+    async with fake_http(*answers) as fake:
+        assert await fake.queues().redrive("q.dead", max=10_002) == {"redriven": 10_002}
+        assert [body["max"] for _, _, body in fake.asked] == [10_000, 2]
 
 
 @on_asyncio

@@ -30,7 +30,10 @@ def test_the_dead_letters_of_a_queue_are_found(
 ) -> None:
     shell.client.queues.answers = {"get": row, "peek": {"messages": [LETTER]}}
     assert shell.json("dead", "list", "orders", "--max", "5") == [LETTER]
-    assert shell.client.queues.calls == [("get", "orders"), ("peek", queue, {"limit": 5})]
+    assert shell.client.queues.calls == [
+        ("get", "orders"),
+        ("peek", queue, {"limit": 5, "after": None}),
+    ]
 
 
 def test_a_queue_of_dead_letters_may_be_named_itself(shell: Shell) -> None:
@@ -75,6 +78,47 @@ def test_redrive(shell: Shell) -> None:
         ("orders.dead", {"dry_run": True}),
         ("orders.dead",),
     ]
+
+
+def test_a_long_list_comes_in_pages(shell: Shell) -> None:
+    pages = [{"messages": [LETTER] * 500, "next": "a"}, {"messages": [LETTER] * 2, "next": "b"}]
+    shell.client.queues.answers["peek"] = pages
+    assert len(shell.json("dead", "list", "orders", "--max", "502")) == 502
+    assert [call[2] for call in shell.client.queues.calls if call[0] == "peek"] == [
+        {"limit": 500, "after": None},
+        {"limit": 2, "after": "a"},
+    ]
+
+
+def test_a_redrive_of_some(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: 10_000_000 * 1_000_000)
+    shell("dead", "redrive", "orders", "--cause", "expired", "--key", "k", "--rate", "50",
+          "--older-than", "1h", "--newer-than", "2h")  # fmt: skip
+    assert shell.client.queues.calls[-1] == (
+        "redrive",
+        "orders.dead",
+        {
+            "cause": "expired",
+            "key": "k",
+            "until_at": 10_000_000 - 3_600_000,
+            "from_at": 10_000_000 - 7_200_000,
+            "rate": 50,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (("--older-than", "soon"), "no duration"),
+        (("--rate", "0"), ""),
+        (("--max", "0"), ""),
+    ],
+)
+def test_what_makes_no_sense(shell: Shell, flags: tuple[str, str], text: str) -> None:
+    shell("dead", "redrive", "orders", *flags, status=2)
+    assert text in shell.err
+    assert not [call for call in shell.client.queues.calls if call[0] == "redrive"]
 
 
 def test_purge(shell: Shell) -> None:

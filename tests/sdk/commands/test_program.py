@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,13 +25,14 @@ def test_it_sees_our_environment_and_more(tmp_path: Path, monkeypatch: pytest.Mo
     assert out.read_text() == "1 2\n"
 
 
-@pytest.mark.parametrize("stubborn", [False, True])
+@pytest.mark.parametrize("stubborn", ["nobody", "its child", "all"])
 def test_when_we_are_cancelled_its_whole_family_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubborn: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubborn: str
 ) -> None:
     monkeypatch.setattr(program, "KILL_AFTER", 0.3)
-    trap = "trap '' TERM; " if stubborn else ""
-    command = f"{trap}sleep 60 & echo $! > {tmp_path}/pid; wait; sleep 60"
+    trap = "trap '' TERM; " if stubborn == "all" else ""
+    child = "sh -c \"trap '' TERM; sleep 60; sleep 60\"" if stubborn == "its child" else "sleep 60"
+    command = f"{trap}{child} & echo $! > {tmp_path}/pid; wait; sleep 60"
 
     async def main() -> None:
         task = asyncio.create_task(run_program(command, b"", {}))
@@ -42,17 +43,46 @@ def test_when_we_are_cancelled_its_whole_family_is_stopped(
             await task
 
     asyncio.run(main())
-    child = int((tmp_path / "pid").read_text())
-    for _ in range(100):
-        if not _runs(child):
-            return
+    _wait_for_end(int((tmp_path / "pid").read_text()))
+
+
+def test_who_is_cancelled_while_it_starts_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = asyncio.create_subprocess_shell
+    begun = tmp_path / "pid"
+
+    async def slow(*args: Any, **options: Any) -> asyncio.subprocess.Process:
+        process = await create(*args, **options)
+        while not begun.exists() or not begun.read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_shell", slow)
+
+    async def main() -> None:
+        task = asyncio.create_task(run_program(f"sleep 60 & echo $! > {begun}; wait", b"", {}))
+        while not begun.exists() or not begun.read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    _wait_for_end(int(begun.read_text()))
+
+
+def _wait_for_end(pid: int) -> None:
+    deadline = time.monotonic() + 30
+    while _runs(pid):
+        assert time.monotonic() < deadline, "the child of the shell still runs"
         time.sleep(0.02)
-    pytest.fail("the child of the shell still runs")
 
 
 def _runs(pid: int) -> bool:
+    """What is dead and waits to be reaped, by whoever adopted it, does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"

@@ -95,7 +95,7 @@ def test_peek(shell: Shell) -> None:
     head, row = shell("queue", "peek", "orders", "--max", "3").splitlines()
     assert head.split() == ["ID", "PUBLISHED_AT", "ATTEMPT", "KEY", "BODY"]
     assert row.split() == ["x", "2025-11-16", "00:00:00.000Z", "1", "-", '{"a":[1]}']
-    assert shell.client.queues.calls == [("peek", "orders", {"limit": 3})]
+    assert shell.client.queues.calls == [("peek", "orders", {"limit": 3, "after": None})]
     assert shell.json("queue", "peek", "orders") == [message]
     shell.client.queues.answers["peek"] = {"messages": []}
     assert shell("queue", "peek", "orders") == ""

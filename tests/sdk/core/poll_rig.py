@@ -66,7 +66,7 @@ class PollRig:
         """Say hello, be welcomed."""
         resume = None if session is None else frames.Resume(session)
         self.send(frames.Hello(token, producer="p-1", resume=resume))
-        (welcome,) = self.answer(200, {"queues": []})
+        (welcome,) = self.answer(200, {"limits": {}})
         assert isinstance(welcome, frames.Welcome)
 
     def subscribe(self, ack: Any = "explicit", lease_ms: int | None = None, room: int = 5) -> int:

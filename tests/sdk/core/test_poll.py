@@ -24,9 +24,9 @@ def refusal(code: str, retry_ms: int | None = None) -> dict[str, object]:
 
 def test_hello_asks_for_something_cheap_that_needs_the_token() -> None:
     rig = PollRig()
-    assert rig.send(frames.Hello("secret", producer="p")) == ["GET ?limit=1"]
+    assert rig.send(frames.Hello("secret", producer="p")) == ["GET /v1/limits"]
     assert rig.asked[0].token == "secret"
-    (welcome,) = rig.answer(200, {"queues": []})
+    (welcome,) = rig.answer(200, {"limits": {}})
     assert isinstance(welcome, frames.Welcome)
     assert (welcome.resumed, welcome.heartbeat_ms) == (False, 0)
 
@@ -55,8 +55,8 @@ def test_a_page_to_log_in_is_no_server(body: bytes) -> None:
 
 def test_nothing_is_asked_before_the_welcome() -> None:
     rig = PollRig()
-    assert rig.send(frames.Hello(), publish(1, 1)) == ["GET ?limit=1"]
-    rig.answer(200, {"queues": []})
+    assert rig.send(frames.Hello(), publish(1, 1)) == ["GET /v1/limits"]
+    rig.answer(200, {"limits": {}})
     assert len(rig.flush()) == 1
 
 
@@ -217,7 +217,7 @@ def test_a_cut_request_breaks_the_link_and_the_next_one_is_a_resumption() -> Non
     assert rig.flush() == []
     rig.asked.clear()
     rig.send(frames.Hello("new", resume=frames.Resume("poll")))
-    (welcome,) = rig.answer(200, {"queues": []})
+    (welcome,) = rig.answer(200, {"limits": {}})
     assert isinstance(welcome, frames.Welcome)
     assert welcome.resumed
     (request,) = rig.flush()
@@ -231,7 +231,7 @@ def test_a_session_of_a_websocket_is_not_resumed() -> None:
     rig.subscribe()
     rig.asked.clear()
     rig.send(frames.Hello(resume=frames.Resume("s-1")))
-    (welcome,) = rig.answer(200, {"queues": []})
+    (welcome,) = rig.answer(200, {"limits": {}})
     assert isinstance(welcome, frames.Welcome)
     assert not welcome.resumed
     assert rig.flush() == []

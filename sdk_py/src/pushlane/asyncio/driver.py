@@ -34,6 +34,7 @@ from pushlane.wire.codec import Codec
 from pushlane.wire.errors import ConnectionLost, PushlaneError
 
 from .connection import Connection
+from .no_tls import no_tls
 from .poller import Poller
 from .pool import Pool
 
@@ -171,14 +172,19 @@ class Driver:
                 )
         except PushlaneError as fault:
             error = fault
+        except ssl.SSLError as fault:
+            error = no_tls(endpoint, fault, self.core.was_open)
         except OSError as fault:
-            error = ConnectionLost(f"no connection to {endpoint}: {fault}")
+            error = ConnectionLost(
+                f"no connection to {endpoint}: {str(fault) or type(fault).__name__}"
+            )
         except Exception as fault:
             error = ConnectionLost(f"no token: {type(fault).__name__}: {fault}")
             error.__cause__ = fault
         finally:
             self._dials.pop(link, None)
         if error is not None:
+            self._connections.pop(link, None)  # made before TLS failed: it will never be closed
             self.core.lost(link, self.now(), error=error)
             self.run()
         elif effect.transport == "poll":

@@ -45,9 +45,14 @@ class Queues:
         """How many messages are ready, leased, delayed, …"""
         return await self._object(queues.stats(name))
 
-    async def peek(self, name: str, *, limit: int | None = None) -> dict[str, Any]:
-        """Look at the next messages without taking them."""
-        return await self._object(queues.peek(name, limit))
+    async def peek(
+        self, name: str, *, limit: int | None = None, after: str | None = None
+    ) -> dict[str, Any]:
+        """Look at the next messages without taking them.
+
+        The answer's `next`, if there is one, is the `after` of the next page.
+        """
+        return await self._object(queues.peek(name, limit, after))
 
     async def purge(self, name: str) -> dict[str, Any]:
         """Drop all messages."""
@@ -61,9 +66,18 @@ class Queues:
         """Deliver again."""
         return await self._object(queues.resume(name))
 
-    async def redrive(self, name: str, **options: Any) -> dict[str, Any]:
-        """Send a dead-letter queue's messages back to where they came from."""
-        return await self._object(queues.redrive(name, options))
+    async def redrive(self, name: str, *, max: int | None = None, **options: Any) -> dict[str, Any]:
+        """Send a dead-letter queue's messages back to where they came from.
+
+        All that are there now, or at most `max`. `cause`, `queue`, `key`, `from_at` and `until_at`
+        (when they died, in Unix milliseconds) choose some of them; `rate` sends so many a second,
+        `to` sends them to another queue, and with `dry_run=True` they are only counted. How many
+        there were is `redriven` of the answer.
+        """
+        plan = queues.Redrive(name, max, options)
+        while (call := plan.next()) is not None:
+            plan.answered(await self._object(call))
+        return {"redriven": plan.redriven}
 
     async def explain(self, name: str, id: str) -> dict[str, Any]:
         """What state a message is in, since when, and why."""

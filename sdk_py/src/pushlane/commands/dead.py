@@ -6,20 +6,23 @@ A queue is named, and its dead-letter queue found: the one that its configuratio
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
 
 from pushlane.commands.confirm import Confirm, Yes, confirm
 from pushlane.commands.exits import fail
 from pushlane.commands.output import FLAG, Json, print_json
-from pushlane.commands.queue import show_messages
+from pushlane.commands.queue import Limit, peek_messages, show_messages
 from pushlane.commands.server import HERE, Server
 
 if TYPE_CHECKING:
     from pushlane.asyncio.client import Client
 
 DEAD = ".dead"
+AT_LEAST_ONE = Number(gte=1)
 
 app = App(
     name="dead",
@@ -35,7 +38,7 @@ def list_dead(
     queue: Queue,
     /,
     *,
-    max: Annotated[int, Parameter(name="--max", help="At most so many.")] = 100,
+    max: Limit = 100,
     json: Json = False,
     server: Server = HERE,
 ) -> None:
@@ -43,12 +46,12 @@ def list_dead(
     from pushlane.commands.run import run
     from pushlane.wire.errors import NotFound
 
-    async def command(client: Client) -> dict[str, Any]:
+    async def command(client: Client) -> list[dict[str, Any]]:
         name = await _dead_letters(client, queue)
         try:
-            return await client.queues.peek(name, limit=max)
+            return await peek_messages(client, name, max)
         except NotFound:  # it is made by the first dead letter
-            return {}
+            return []
 
     show_messages(run(server, command), json, f"{queue} has no dead letters")
 
@@ -58,13 +61,20 @@ def redrive(
     queue: Queue,
     /,
     *,
-    max: Annotated[int | None, Parameter(name="--max")] = None,
+    max: Annotated[int | None, Parameter(name="--max", validator=AT_LEAST_ONE)] = None,
     to: str | None = None,
+    cause: str | None = None,
+    key: str | None = None,
+    older_than: str | None = None,
+    newer_than: str | None = None,
+    rate: Annotated[int | None, Parameter(validator=AT_LEAST_ONE)] = None,
     dry_run: Annotated[bool, FLAG] = False,
     json: Json = False,
     server: Server = HERE,
 ) -> None:
     """Send dead letters back to where they came from, or to another queue.
+
+    All that are there now, unless some of these say less.
 
     Parameters
     ----------
@@ -72,12 +82,31 @@ def redrive(
         At most so many.
     to
         Send them to this queue instead.
+    cause
+        Only those that died of this: max_attempts, max_deliveries, expired, rejected, overflow, …
+    key
+        Only those with this key.
+    older_than
+        Only those that died so long ago or longer, such as 30s, 15m, 12h or 7d.
+    newer_than
+        Only those that died within this time.
+    rate
+        So many a second.
     dry_run
         Only say how many it would be.
     """
     from pushlane.commands.run import run
 
-    options: dict[str, Any] = {"max": max, "to": to, "dry_run": dry_run or None}
+    options: dict[str, Any] = {
+        "max": max,
+        "to": to,
+        "cause": cause,
+        "key": key,
+        "until_at": _ago(older_than),
+        "from_at": _ago(newer_than),
+        "rate": rate,
+        "dry_run": dry_run or None,
+    }
     options = {name: value for name, value in options.items() if value is not None}
 
     async def command(client: Client) -> dict[str, Any]:
@@ -113,6 +142,19 @@ def purge(
         print_json(answer)
     else:
         print(f"purged the dead letters of {queue}")
+
+
+def _ago(age: str | None) -> int | None:
+    """The time (Unix ms) that was so long ago."""
+    from pushlane.wire.duration import parse_duration
+    from pushlane.wire.errors import BadRequest
+
+    if age is None:
+        return None
+    try:
+        return time.time_ns() // 1_000_000 - parse_duration(age)
+    except BadRequest as error:
+        fail(str(error))
 
 
 async def _dead_letters(client: Client, queue: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
 
 from pushlane.commands.confirm import Confirm, Yes, confirm
 from pushlane.commands.exits import fail
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pushlane.asyncio.queues import Queues
 
 PAGE = 500
-"""Queues asked for at once when all are listed."""
+"""Queues or messages asked for at once when many are listed."""
 
 app = App(name="queue", help="Make, change and look at queues.")
 
@@ -31,7 +32,7 @@ Settings = Annotated[
         "docs/configuration.md explains them under [queues.template].",
     ),
 ]
-Limit = Annotated[int, Parameter(name="--max", help="At most so many.")]
+Limit = Annotated[int, Parameter(name="--max", validator=Number(gte=1), help="At most so many.")]
 Name = Annotated[str, Parameter(help="The queue's name.")]
 Id = Annotated[str, Parameter(help="The message's id, as publish printed it.")]
 
@@ -131,8 +132,8 @@ def peek(name: Name, /, *, max: Limit = 10, json: Json = False, server: Server =
     """Look at the next messages without taking them."""
     from pushlane.commands.run import run
 
-    async def command(client: Client) -> dict[str, Any]:
-        return await client.queues.peek(name, limit=max)
+    async def command(client: Client) -> list[dict[str, Any]]:
+        return await peek_messages(client, name, max)
 
     show_messages(run(server, command), json, f"{name} has no message to show")
 
@@ -180,9 +181,21 @@ def read_settings(texts: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def show_messages(page: dict[str, Any], json: bool, empty: str) -> None:
-    """A page of messages."""
-    messages = page.get("messages", [])
+async def peek_messages(client: Client, name: str, most: int) -> list[dict[str, Any]]:
+    """The next messages, page by page."""
+    found: list[dict[str, Any]] = []
+    after: str | None = None
+    while True:
+        limit = min(PAGE, most - len(found))
+        page = await client.queues.peek(name, limit=limit, after=after)
+        found += page.get("messages", [])
+        after = page.get("next")
+        if not after or len(found) >= most:
+            return found
+
+
+def show_messages(messages: list[dict[str, Any]], json: bool, empty: str) -> None:
+    """Messages in a table, or as JSON."""
     if json:
         print_json(messages)
     elif messages:

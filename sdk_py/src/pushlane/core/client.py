@@ -23,12 +23,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, assert_never
 
-import msgspec
-
 from pushlane.wire import frames
 from pushlane.wire.codec import JSON, Codec
 from pushlane.wire.errors import (
     CLOSES,
+    CODES,
     BadFrame,
     ConnectionLost,
     NotAFrame,
@@ -36,7 +35,7 @@ from pushlane.wire.errors import (
     error_for,
 )
 from pushlane.wire.limits import DEFAULTS as DEFAULT_LIMITS
-from pushlane.wire.limits import LIMITS, Limits
+from pushlane.wire.limits import Limits, limits_from_wire
 
 from .choice import NO_ANSWER, Choice, Wish
 from .consumer import Consumer
@@ -51,9 +50,6 @@ from .subscription import AckMode, Subscription
 
 _ABNORMAL = 1006
 _GOING_AWAY = 1001
-_POLICY = 1008
-_LATE_HELLO = "no hello"
-"""How the server's words begin when our hello took too long: bad luck, not bad credentials."""
 
 
 class ClientCore:
@@ -91,6 +87,11 @@ class ClientCore:
         """Between goaway and the end of this connection."""
         self._close_ticket: Any = None
         self._close_by: float | None = None
+
+    @property
+    def was_open(self) -> bool:
+        """The server was there once, and may be again."""
+        return self._session is not None
 
     # Starting, and what happens to connections
 
@@ -149,11 +150,11 @@ class ClientCore:
         if refused is not None and self._choice.refused(refused):
             self._dial(now)
             return
-        if code == _POLICY and reason.startswith(_LATE_HELLO):
-            code = _ABNORMAL
         fault = error or self._last_error
         info = CLOSES.get(code)
-        is_final = info is not None and not info.reconnect and code != 1000
+        said = CODES.get(reason)
+        may_return = info is None or info.reconnect or (said is not None and said.retry)
+        is_final = not may_return and code != 1000
         if is_final and fault is None:
             assert info is not None
             fault = error_for(reason or info.reason, f"the server closed with {code}: {reason}")
@@ -219,7 +220,7 @@ class ClientCore:
         if self._link.phase is not Phase.GREETING:
             return
         self._link.open(now, frame.heartbeat_ms)
-        self.limits = _limits(frame.limits)
+        self.limits = limits_from_wire(frame.limits)
         self.producer.set_limits(self.limits)
         self.consumer.set_limits(self.limits)
         if frame.resumed and frame.session == self._session:
@@ -246,7 +247,7 @@ class ClientCore:
     def _refused(self, frame: frames.ErrorFrame, now: float) -> None:
         error = error_for(frame.code, frame.message, frame.retry_ms)
         if self._link.phase is Phase.GREETING:
-            if error.info.retry or error.message.startswith(_LATE_HELLO):
+            if error.info.retry:
                 self._drop(self._link.number, _GOING_AWAY, error, now)
             else:
                 self._end(error, now)
@@ -412,12 +413,3 @@ class ClientCore:
 
     def _send(self, frame: frames.ClientFrame) -> None:
         self.effects.append(Send(self._link.number, self._codec.encode(frame)))
-
-
-def _limits(wire: dict[str, int]) -> Limits:
-    """The server's limits; a set that contradicts itself is taken for the defaults."""
-    known = {name: value for name, value in wire.items() if name in LIMITS}
-    try:
-        return msgspec.convert(known, Limits)
-    except msgspec.ValidationError:
-        return DEFAULT_LIMITS

@@ -2,7 +2,7 @@
 
 The core speaks frames as over a WebSocket. What a session is on the server's side there is here:
 
-    hello          a request that shows whether the server is there and takes the token; welcome
+    hello          GET /v1/limits: whether the server is there and takes the token; welcome
     publish        POST …/messages; the numbers of the frames become dedup ids       (lane.py)
     ack nack extend  POST …/ack and so on, gathered                                  (lane.py)
     subscribe      POST …/receive, again and again while messages are wanted         (polled.py)
@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from pushlane.wire.codec import Codec
@@ -43,15 +44,20 @@ from pushlane.wire.frames import (
     error_frame,
 )
 from pushlane.wire.limits import DEFAULTS as DEFAULT_LIMITS
+from pushlane.wire.limits import Limits, limits_from_wire
 
 from .answer import Answer
 from .lane import PublishLane, SettleLane
 from .polled import Polled
-from .queues import Call, list_all
+from .queues import LIMITS, Call
 from .settings import Settings
 
 _SESSION = "poll"
 _UNAUTHORIZED = 401
+
+
+class _Greeting(Struct):
+    limits: dict[str, int]
 
 
 class Ask(Struct, frozen=True):
@@ -90,7 +96,7 @@ class Poll:
         self.fault: PushlaneError | None = None
         self._token: str | None = None
         self._producer = ""
-        self._limits = DEFAULT_LIMITS
+        self._limits: Limits = DEFAULT_LIMITS
         self._asked: dict[int, _Asker] = {}
         self._busy = 0
         """How many of those are no receives."""
@@ -133,7 +139,7 @@ class Poll:
             self._subs.clear()
         self._token = frame.token
         self._producer = frame.producer or ""
-        self._ask(frame, list_all(1, None), self._settings.http_ms)
+        self._ask(frame, LIMITS, self._settings.http_ms)
 
     def _settle(self, frame: Ack | Nack | Extend) -> None:
         sub = self._subs.get(frame.sub)
@@ -243,16 +249,21 @@ class Poll:
 
     def _greeted(self, answer: Answer) -> None:
         error = answer.error
-        if error is None and not _is_ours(answer):
-            error = Unavailable("there is something else than a Pushlane server")
+        limits: dict[str, int] = {}
+        if error is None:
+            try:
+                limits = msgspec.convert(answer.value, _Greeting).limits
+            except msgspec.ValidationError:  # some networks answer all with a page to log in
+                error = Unavailable("there is something else than a Pushlane server")
         if error is not None:
             self._say(error_frame(error))
             return
         self.is_open = True
+        self._limits = limits_from_wire(limits)
         self._say(
             Welcome(
                 _SESSION, node="", server="", resumed=self._is_resumed, now=0, resume_ms=0,
-                heartbeat_ms=0, limits={},
+                heartbeat_ms=0, limits=limits,
             )
         )  # fmt: skip
 
@@ -294,8 +305,3 @@ class Poll:
             sub.request = None
             if not sub.has_begun:
                 del self._subs[sub.number]
-
-
-def _is_ours(answer: Answer) -> bool:
-    """Whether it comes from the server: some networks answer everything with a page to log in."""
-    return isinstance(answer.value, dict) and "queues" in answer.value

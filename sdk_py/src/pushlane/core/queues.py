@@ -12,6 +12,9 @@ from urllib.parse import quote, urlencode
 
 from pushlane.wire.names import check_queue_name
 
+REDRIVE_MAX = 10_000
+"""Messages that one request redrives at most: so its answer says how far it got."""
+
 
 class Call(NamedTuple):
     """One request of the HTTP API."""
@@ -20,6 +23,10 @@ class Call(NamedTuple):
     target: str
     body: Mapping[str, Any] | bytes | None = None
     """An object, or its JSON."""
+
+
+LIMITS = Call("GET", "/v1/limits")
+"""No queue's, but what a client may send at all."""
 
 
 def create(name: str, config: Mapping[str, Any]) -> Call:
@@ -46,8 +53,8 @@ def stats(name: str) -> Call:
     return Call("GET", queue_path(name, "stats"))
 
 
-def peek(name: str, limit: int | None) -> Call:
-    return Call("GET", queue_path(name, "peek") + _query(limit=limit))
+def peek(name: str, limit: int | None, after: str | None) -> Call:
+    return Call("GET", queue_path(name, "peek") + _query(limit=limit, after=after))
 
 
 def purge(name: str) -> Call:
@@ -60,10 +67,6 @@ def pause(name: str) -> Call:
 
 def resume(name: str) -> Call:
     return Call("POST", queue_path(name, "resume"), {})
-
-
-def redrive(name: str, options: Mapping[str, Any]) -> Call:
-    return Call("POST", queue_path(name, "redrive"), options)
 
 
 def explain(name: str, id: str) -> Call:
@@ -79,3 +82,31 @@ def queue_path(name: str, *rest: str) -> str:
 def _query(**values: Any) -> str:
     given = {name: value for name, value in values.items() if value is not None}
     return f"?{urlencode(given)}" if given else ""
+
+
+class Redrive:
+    """A redrive goes through its queue request by request: each answer says where to go on."""
+
+    def __init__(self, name: str, most: int | None, options: Mapping[str, Any]) -> None:
+        self._path = queue_path(name, "redrive")
+        self._most = most
+        self._options = dict(options)
+        self._is_over = False
+        self.redriven = 0
+
+    def next(self) -> Call | None:
+        """The next request; None: it is through."""
+        if self._is_over:
+            return None
+        count = REDRIVE_MAX
+        if self._most is not None:
+            count = min(count, self._most - self.redriven)
+        return Call("POST", self._path, {**self._options, "max": count})
+
+    def answered(self, answer: Mapping[str, Any]) -> None:
+        self.redriven += int(answer.get("redriven", 0))
+        after = answer.get("next")
+        enough = self._most is not None and self.redriven >= self._most
+        if not after or enough:
+            self._is_over = True
+        self._options["after"] = after

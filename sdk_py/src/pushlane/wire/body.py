@@ -77,7 +77,7 @@ def copy_body(raw: Raw) -> bytes:
 
 def too_deep(depth: int) -> BadRequest:
     """The error for a body with too many levels."""
-    return BadRequest(f"body is nested deeper than {depth}")
+    return BadRequest(f"body is nested deeper than {depth}", limit="body_depth")
 
 
 def _brackets(text: bytes) -> bytes:

@@ -32,6 +32,8 @@ class PushlaneError(Exception):
     """An error with a code, a message for people, and perhaps when to try again."""
 
     code: str = "internal"
+    limit: str | None = None
+    """The limit that was reached, for whoever counts them; it doesn't travel."""
 
     def __init__(self, code: str, message: str, retry_ms: int | None = None) -> None:
         self.code = code
@@ -63,9 +65,13 @@ def _rebuild(cls: type[PushlaneError], state: dict[str, Any]) -> PushlaneError:
 class _Coded(PushlaneError):
     """A class that stands for one code, made with just a message."""
 
-    def __init__(self, message: str, retry_ms: int | None = None) -> None:
+    def __init__(
+        self, message: str, retry_ms: int | None = None, *, limit: str | None = None
+    ) -> None:
         self.message = message
         self.retry_ms = retry_ms
+        if limit is not None:
+            self.limit = limit
 
 
 class BadRequest(_Coded):
@@ -78,9 +84,15 @@ class BadFrame(BadRequest):
     """An object that is no valid frame, with whatever of it the answer can carry."""
 
     def __init__(
-        self, message: str, *, id: int | None = None, op: str | None = None, sub: int | None = None
+        self,
+        message: str,
+        *,
+        id: int | None = None,
+        op: str | None = None,
+        sub: int | None = None,
+        limit: str | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, limit=limit)
         self.id = id
         self.op = op
         self.sub = sub
@@ -235,7 +247,13 @@ _CLOSES = (
     CloseInfo(1002, "bad_request", False, "a frame that is no JSON or no MessagePack"),
     CloseInfo(1003, "bad_request", False, "text where binary is agreed, or binary where text is"),
     CloseInfo(1007, "bad_request", False, "text that is not UTF-8"),
-    CloseInfo(1008, "unauthorized", False, "no hello in time, or not authorized"),
+    CloseInfo(
+        1008,
+        "unauthorized",
+        False,
+        "not authorized, or no hello: `unavailable` when it was late (come back), "
+        "`bad_request` when something else came first",
+    ),
     CloseInfo(1009, "too_large", False, "a frame over frame_bytes"),
     CloseInfo(1011, "internal", True, "a bug of ours ended the session"),
     CloseInfo(1013, "overload", True, "the server is overloaded: wait reconnect_ms"),

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -166,3 +166,11 @@ DEFAULT_LANE = DEFAULTS.priority_default
 def from_wire(limits: Mapping[str, int]) -> dict[str, int]:
     """What a client goes by: the server's limits, and the default of each that it didn't name."""
     return {**DEFAULTS.wire(), **limits}
+
+
+def limits_from_wire(wire: Mapping[str, int]) -> Limits:
+    """The same as an object; a set that contradicts itself is taken for the defaults."""
+    try:
+        return convert({name: wire[name] for name in LIMITS if name in wire}, Limits)
+    except ValidationError:
+        return DEFAULTS

@@ -31,6 +31,8 @@ class Target(NamedTuple):
 
 def check_queue_name(name: str) -> str:
     """The name itself, or BadRequest saying what is wrong with it."""
+    if name.startswith(_TOPIC):
+        raise BadRequest(f"queue name {name[:_MAX]!a}: topics are not supported yet, use a queue")
     return _check("queue", name)
 
 
@@ -53,7 +55,8 @@ def parse_target(text: str) -> Target:
 
 def _check(what: str, name: str) -> str:
     if _NAME.fullmatch(name) is None:
-        raise BadRequest(f"{what} name {_fault(name)}")
+        limit = "name" if len(name) > _MAX else None
+        raise BadRequest(f"{what} name {_fault(name)}", limit=limit)
     return name
 
 

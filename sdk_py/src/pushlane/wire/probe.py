@@ -26,6 +26,7 @@ from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType
 from .body import MAX_DEPTH
 from .errors import BadFrame, NotAFrame
 from .frames import Id, Sub
+from .limits import DEFAULTS
 
 FAULTS = (DecodeError, UnicodeDecodeError, RecursionError)
 """All that msgspec raises on bad bytes."""
@@ -52,7 +53,7 @@ class _Reader:
         self._op = decoder(str).decode
         self._sub = decoder(Sub).decode
 
-    def bad_frame(self, message: str, data: bytes) -> BadFrame:
+    def bad_frame(self, message: str, data: bytes, limit: str | None = None) -> BadFrame:
         """A BadFrame with what can be read of the frame."""
         probe = _or_none(self._probe, data) or _Probe()
         op = _or_none(self._op, probe.op)
@@ -61,6 +62,7 @@ class _Reader:
             id=_or_none(self._id, probe.id),
             op=op and op[:_SHOWN],
             sub=_or_none(self._sub, probe.sub),
+            limit=limit,
         )
 
 
@@ -75,14 +77,14 @@ def json_fault(data: bytes, fault: Exception) -> NotAFrame | BadFrame:
     try:
         _well_formed(_JSON, data, fault)
     except RecursionError:
-        return _JSON.bad_frame(_TOO_DEEP, _without_middle(data))
+        return _JSON.bad_frame(_TOO_DEEP, _without_middle(data), "body_depth")
     except DecodeError as syntax:
         # Escaped backslashes go first: behind one, \ud83d is plain text.
         mended = _SURROGATE.sub(rb"\\ufffd", data.replace(b"\\\\", b"__"))
         if _or_none(_JSON.well_formed, mended) is None:
             return NotAFrame(f"not JSON: {syntax}")
         return _JSON.bad_frame("half a surrogate pair in an escape: no such text exists", mended)
-    return _JSON.bad_frame(_explain(fault), data)
+    return _JSON.bad_frame(_explain(fault), data, _limit(fault))
 
 
 def msgpack_fault(data: bytes, fault: Exception) -> NotAFrame | BadFrame:
@@ -92,10 +94,10 @@ def msgpack_fault(data: bytes, fault: Exception) -> NotAFrame | BadFrame:
     try:
         _well_formed(_MSGPACK, data, fault)
     except RecursionError:
-        return BadFrame(_TOO_DEEP)
+        return BadFrame(_TOO_DEEP, limit="body_depth")
     except DecodeError as syntax:
         return NotAFrame(f"not MessagePack: {syntax}")
-    return _MSGPACK.bad_frame(_explain(fault), data)
+    return _MSGPACK.bad_frame(_explain(fault), data, _limit(fault))
 
 
 def _well_formed(reader: _Reader, data: bytes, fault: Exception) -> None:
@@ -107,6 +109,15 @@ def _well_formed(reader: _Reader, data: bytes, fault: Exception) -> None:
 
 def _not_utf8(fault: UnicodeDecodeError) -> NotAFrame:
     return NotAFrame(f"not UTF-8: {fault.reason} (byte {fault.start})", 1007)
+
+
+def _limit(fault: Exception) -> str | None:
+    """The limits that types know, and their checks tell of: ids are the only bounded strings."""
+    text = str(fault)
+    if f"of length <= {DEFAULTS.id}" in text:
+        return "id"
+    is_high = f"`int` <= {DEFAULTS.priority_max} " in text and text.endswith(".priority`")
+    return "priority_max" if is_high else None
 
 
 def _explain(fault: Exception) -> str:

@@ -30,14 +30,17 @@ def parse(receipt: str) -> Span:
     """Read a receipt or a run into prefix, first and last number."""
     match = _RECEIPT.fullmatch(receipt) if len(receipt) <= _MAX_CHARS else None
     if match is None:
-        raise BadRequest(f"{_shown(receipt)} is no receipt")
+        limit = "id" if len(receipt) > _MAX_CHARS else None
+        raise BadRequest(f"{_shown(receipt)} is no receipt", limit=limit)
     prefix, first, last = match.groups()
     lo = int(first)
     hi = int(last) if last else lo
     if not lo <= hi <= MAX_INT:
         raise BadRequest(f"{_shown(receipt)} is no receipt: from {lo} to {hi}")
     if hi - lo >= _MAX_RUN:
-        raise BadRequest(f"{_shown(receipt)} is a run of {hi - lo + 1}: at most {_MAX_RUN}")
+        raise BadRequest(
+            f"{_shown(receipt)} is a run of {hi - lo + 1}: at most {_MAX_RUN}", limit="run"
+        )
     return prefix, lo, hi
 
 
@@ -49,7 +52,7 @@ def parse_all(receipts: Iterable[str], limit: int = DEFAULTS.settle) -> list[Spa
         span = parse(receipt)
         total += span[2] - span[1] + 1
         if total > limit:
-            raise BadRequest(f"receipts covers more than {limit}")
+            raise BadRequest(f"receipts covers more than {limit}", limit="settle")
         spans.append(span)
     if not spans:
         raise BadRequest("receipts is empty")

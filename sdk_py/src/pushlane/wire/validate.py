@@ -38,17 +38,20 @@ from .frames import (
 from .limits import DEFAULTS, MAX_INT, Limits
 from .receipts import Span, parse_all
 
+RESERVED = "pushlane:"
+"""Dedup ids that begin like this are the server's own: transfers between queues use them."""
+
 _SUB = re.compile(r"[1-9][0-9]{0,15}")
 
 
 def check_hello(frame: Hello, limits: Limits = DEFAULTS) -> dict[int, list[Span]]:
     """Check a hello; the receipts it holds, by sub."""
     if frame.token is not None:
-        _bytes("token", frame.token, 1, limits.token_bytes)
+        _bytes("token", frame.token, 1, limits.token_bytes, "token_bytes")
     if frame.resume is None:
         return {}
     held = frame.resume.held
-    _range("resume.held", len(held), 0, limits.subs)
+    _range("resume.held", len(held), 0, limits.subs, "subs")
     return {
         _sub(sub): parse_all(receipts, limits.settle) if receipts else []
         for sub, receipts in held.items()
@@ -66,7 +69,7 @@ def check_publish(
 
     `max_message_bytes` is the queue's; `has_producer` says whether hello named a producer.
     """
-    _range("messages", len(frame.messages), 1, limits.batch)
+    _range("messages", len(frame.messages), 1, limits.batch, "batch")
     most = limits.message_bytes
     if max_message_bytes is not None:
         most = min(most, max_message_bytes)
@@ -97,7 +100,7 @@ def check_publish(
             ):
                 _check_options(message, limits, has_producer)
     except BadRequest as error:
-        raise BadRequest(f"messages[{index}]: {error.message}") from None
+        raise BadRequest(f"messages[{index}]: {error.message}", limit=error.limit) from None
     return failed
 
 
@@ -106,14 +109,22 @@ def check_subscribe(frame: Subscribe, limits: Limits = DEFAULTS) -> None:
     _one_of("ack", frame.ack, ("explicit", "none"))
     _one_of("start", frame.start, ("delivery", "explicit"))
     if frame.ack == "explicit":
-        _range("credit", frame.credit, 1, limits.credit)
+        _range("credit", frame.credit, 1, limits.credit, "credit")
     if frame.lease_ms is not None:
-        _range("lease_ms", frame.lease_ms, limits.lease_ms_min, limits.lease_ms_max)
+        check_lease(frame.lease_ms, limits)
 
 
 def check_credit(frame: Credit, limits: Limits = DEFAULTS) -> None:
     """Check a credit; 0 is allowed here, and pauses."""
-    _range("credit", frame.credit, 0, limits.credit)
+    _range("credit", frame.credit, 0, limits.credit, "credit")
+
+
+def check_lease(lease_ms: int, limits: Limits = DEFAULTS) -> None:
+    """Check how long a lease is to be."""
+    least, most = limits.lease_ms_min, limits.lease_ms_max
+    if not least <= lease_ms <= most:
+        limit = "lease_ms_min" if lease_ms < least else "lease_ms_max"
+        raise BadRequest(f"lease_ms is {lease_ms}: {least} to {most}", limit=limit)
 
 
 def check_receipts(frame: Start | Ack | Nack | Extend, limits: Limits = DEFAULTS) -> list[Span]:
@@ -126,15 +137,15 @@ def check_nack(frame: Nack, limits: Limits = DEFAULTS) -> list[Span]:
     if frame.delay_ms is not None:
         if frame.dead:
             raise BadRequest("delay_ms doesn't go with dead: what is dead doesn't come again")
-        _range("delay_ms", frame.delay_ms, 0, limits.delay_ms_max)
+        _range("delay_ms", frame.delay_ms, 0, limits.delay_ms_max, "delay_ms_max")
     if frame.error is not None:
-        _bytes("error", frame.error, 0, limits.error_bytes)
+        _bytes("error", frame.error, 0, limits.error_bytes, "error_bytes")
     return check_receipts(frame, limits)
 
 
 def check_extend(frame: Extend, limits: Limits = DEFAULTS) -> list[Span]:
     """Check an extend; its receipts."""
-    _range("lease_ms", frame.lease_ms, limits.lease_ms_min, limits.lease_ms_max)
+    check_lease(frame.lease_ms, limits)
     return check_receipts(frame, limits)
 
 
@@ -144,19 +155,21 @@ def _check_options(message: PublishMessage, limits: Limits, has_producer: bool) 
         if not has_producer:
             raise BadRequest("seq needs a producer in hello")
     if message.key is not None:
-        _bytes("key", message.key, 1, limits.key_bytes)
+        _bytes("key", message.key, 1, limits.key_bytes, "key_bytes")
         if message.priority is not None or message.delay_ms is not None:
             raise BadRequest("key goes with neither priority nor delay_ms: they break its order")
     if message.dedup is not None:
-        _bytes("dedup", message.dedup, 1, limits.dedup_bytes)
+        _bytes("dedup", message.dedup, 1, limits.dedup_bytes, "dedup_bytes")
+        if message.dedup.startswith(RESERVED):
+            raise BadRequest(f"dedup starts with {RESERVED}, which is reserved")
     if message.headers is not None:
         _headers(message.headers, limits.header_bytes)
     if message.priority is not None:
-        _range("priority", message.priority, 0, limits.priority_max)
+        _range("priority", message.priority, 0, limits.priority_max, "priority_max")
     if message.delay_ms is not None:
-        _range("delay_ms", message.delay_ms, 0, limits.delay_ms_max)
+        _range("delay_ms", message.delay_ms, 0, limits.delay_ms_max, "delay_ms_max")
     if message.ttl_ms is not None:
-        _range("ttl_ms", message.ttl_ms, 1, limits.ttl_ms_max)
+        _range("ttl_ms", message.ttl_ms, 1, limits.ttl_ms_max, "ttl_ms_max")
     if message.event_at is not None:
         _range("event_at", message.event_at, 0, MAX_INT)
 
@@ -166,18 +179,20 @@ def _headers(headers: dict[str, str], most: int) -> None:
     for name, value in headers.items():
         size += len(name.encode()) + len(value.encode())
     if size > most:
-        raise BadRequest(f"headers has {size} bytes: at most {most}")
+        raise BadRequest(f"headers has {size} bytes: at most {most}", limit="header_bytes")
 
 
-def _bytes(field: str, text: str, least: int, most: int) -> None:
+def _bytes(field: str, text: str, least: int, most: int, limit: str) -> None:
     size = len(text.encode())
     if not least <= size <= most:
-        raise BadRequest(f"{field} has {size} bytes: {least} to {most}")
+        reached = limit if size > most else None
+        raise BadRequest(f"{field} has {size} bytes: {least} to {most}", limit=reached)
 
 
-def _range(field: str, value: int, least: int, most: int) -> None:
+def _range(field: str, value: int, least: int, most: int, limit: str | None = None) -> None:
     if not least <= value <= most:
-        raise BadRequest(f"{field} is {value}: {least} to {most}")
+        reached = limit if value > most else None
+        raise BadRequest(f"{field} is {value}: {least} to {most}", limit=reached)
 
 
 def _one_of(field: str, value: str, values: tuple[str, ...]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pushlane.wire.errors import BadRequest
-from pushlane.wire.limits import DAY, HOUR, MINUTE, SECOND, YEAR
+from .errors import BadRequest
+from .limits import DAY, HOUR, MINUTE, SECOND, YEAR
 
 MAX_MS = 100 * YEAR
 """Longer is as good as for ever: leave it out then."""

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pushlane.wire.duration import parse_duration
 from pushlane.wire.errors import BadRequest
-from pushlane_gateway.auth.duration import parse_duration
 
 
 @pytest.mark.parametrize(

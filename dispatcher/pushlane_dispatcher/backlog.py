@@ -1,0 +1,200 @@
+"""The backlog: all messages of a queue that wait to be delivered, page by page.
+
+A cursor says what is left to look at: by shard and lane, from which seq to which. The end is where
+the lane ended when the first page was asked for, so whoever goes on reaches it, however many
+messages come in meanwhile. It travels to clients and back as an opaque text; nothing is kept here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from pushlane.wire.errors import BadRequest
+from pushlane_dispatcher.core.ident import make_id
+from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.queues import store_answers
+from pushlane_dispatcher.shard_runner import ShardRunner
+from pushlane_storage.interface import Store
+from pushlane_storage.message import Message
+
+PAGE = 100
+"""Messages read at once: they may be large."""
+LOOKS = 200
+"""Reads of one shard for one peek: what is delayed, say, is looked at and not shown."""
+CURSOR_BYTES = 64 * 1024
+"""A cursor is never longer: 256 shards with ten lanes each."""
+
+
+class Span(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """What is left of one lane of one shard."""
+
+    shard: int
+    lane: int
+    start: int
+    end: int
+    """The first seq that no longer belongs to it."""
+
+
+class Cursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    queue_id: str
+    spans: list[Span]
+    """By shard, and the highest lane first."""
+
+    def text(self) -> str | None:
+        """None: nothing is left."""
+        if not self.spans:
+            return None
+        return base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode().rstrip("=")
+
+
+class Waiting(NamedTuple):
+    """A message that waits to be delivered."""
+
+    shard: int
+    lane: int
+    seq: int
+    attempts: int
+    """How often a consumer has started it."""
+    message: Message
+
+
+class Part(NamedTuple):
+    """What one shard has of a page."""
+
+    messages: list[Waiting]
+    spans: list[Span]
+    """From where they were read …"""
+    rest: list[Span]
+    """… and what is left behind them."""
+
+    def behind(self, count: int) -> list[Span]:
+        """What is left when the first so many were shown."""
+        if count == len(self.messages):
+            return self.rest
+        return _behind(self.spans, self.messages[count - 1]) if count else self.spans
+
+
+class Page(NamedTuple):
+    """Messages in the order in which they would go out."""
+
+    queue_id: str
+    messages: list[Waiting]
+    parts: dict[int, Part]
+    """By shard."""
+
+    def id(self, found: Waiting) -> str:
+        return make_id(self.queue_id, found.shard, found.lane, found.seq)
+
+    def after(self, count: int) -> str | None:
+        """The cursor behind the first so many; None: nothing is left."""
+        shown = Counter(found.shard for found in self.messages[:count])
+        left = [span for shard, part in self.parts.items() for span in part.behind(shown[shard])]
+        return Cursor(self.queue_id, left).text()
+
+
+def begin(queue: OpenQueue, text: str = "") -> Cursor:
+    """Where to go on; without a text, at the beginning. BadRequest: that is no cursor of ours."""
+    if text:
+        return _read(queue, text)
+    spans = [
+        Span(runner.key.shard, lane, 0, stored)
+        for runner in queue.runners
+        for lane, stored in runner.lanes
+        if runner.stretch(lane, 0) is not None
+    ]
+    return Cursor(queue.row.id, spans)
+
+
+async def look(store: Store, queue: OpenQueue, span: Span, limit: int) -> list[Waiting]:
+    """One read: what waits of a span, perhaps nothing. The span's start moves behind it."""
+    runner = queue.runners[span.shard]
+    stretch = runner.stretch(span.lane, span.start)
+    if stretch is None or stretch.first >= span.end:
+        span.start = span.end
+        return []
+    with store_answers(queue.row.name):
+        segments = await store.segments(runner.key, stretch.bucket, stretch.first, limit)
+    last = min(stretch.last, span.end - 1)
+    read = 0
+    found: list[Waiting] = []
+    span.start = last + 1  # unless the read ended before: what it lacks is damaged
+    for segment in segments:
+        read += len(segment.messages)
+        found += _in_line(runner, span.lane, segment.first, segment.messages, stretch.first, last)
+    if read >= limit:
+        span.start = min(span.start, segments[-1].first + len(segments[-1].messages))
+    return found
+
+
+async def peek(store: Store, queue: OpenQueue, limit: int, after: str = "") -> Page:
+    """The next messages: higher priorities first, then by time."""
+    by_shard: dict[int, list[Span]] = {}
+    for span in begin(queue, after).spans:
+        by_shard.setdefault(span.shard, []).append(span)
+    parts = {shard: await _part(store, queue, spans, limit) for shard, spans in by_shard.items()}
+    by_time = merge(
+        *(part.messages for part in parts.values()),
+        key=lambda one: (-one.lane, one.message.published_at),
+    )
+    return Page(queue.row.id, list(islice(by_time, limit)), parts)
+
+
+async def _part(store: Store, queue: OpenQueue, spans: list[Span], limit: int) -> Part:
+    """Up to `limit` messages of one shard."""
+    found: list[Waiting] = []
+    rest = [Span(*msgspec.structs.astuple(span)) for span in spans]
+    looks = 0
+    while rest and len(found) <= limit and looks < LOOKS:
+        looks += 1
+        found += await look(store, queue, rest[0], PAGE)
+        if rest[0].start >= rest[0].end:
+            rest.pop(0)
+    if len(found) > limit:
+        return Part(found[:limit], spans, _behind(spans, found[limit - 1]))
+    return Part(found, spans, rest)
+
+
+def _in_line(
+    runner: ShardRunner, lane: int, first: int, messages: list[Message], low: int, high: int
+) -> Iterator[Waiting]:
+    for seq, message in enumerate(messages, first):
+        if low <= seq <= high:
+            attempts = runner.in_line(lane, seq, message.not_before)
+            if attempts is not None:
+                yield Waiting(runner.key.shard, lane, seq, attempts, message)
+
+
+def _behind(spans: list[Span], last: Waiting) -> list[Span]:
+    """What is left of a shard's spans when all up to one message was seen."""
+    left: list[Span] = []
+    for span in spans:
+        if span.lane < last.lane:
+            left.append(span)
+        elif span.lane == last.lane and last.seq + 1 < span.end:
+            left.append(Span(span.shard, span.lane, last.seq + 1, span.end))
+    return left
+
+
+def _read(queue: OpenQueue, text: str) -> Cursor:
+    try:
+        if len(text) > CURSOR_BYTES:
+            raise ValueError
+        data = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+        cursor = msgspec.msgpack.decode(data, type=Cursor)
+    except (ValueError, binascii.Error, msgspec.DecodeError):
+        raise BadRequest("`after` is nothing that was answered as `next`") from None
+    lanes = [{lane for lane, _ in runner.lanes} for runner in queue.runners]
+    fits = cursor.queue_id == queue.row.id and all(
+        0 <= span.shard < len(lanes) and span.lane in lanes[span.shard] for span in cursor.spans
+    )
+    if not fits:
+        raise BadRequest("`after` is of another queue, or one of this name from before: begin anew")
+    return cursor

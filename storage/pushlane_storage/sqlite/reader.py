@@ -72,3 +72,4 @@ class Readers:
                 except Exception as error:
                     call.error = error
             answer(self._token, calls)
+            del call, calls  # the caller is done with the rows long before the next read is

@@ -1,4 +1,4 @@
-"""`pushlane store`: backup and restore of the embedded store.
+"""`pushlane store`: backup and restore of the embedded store, the tables of a replicated one.
 
 Exit status: 0 done; 1 it failed half-way, and left nothing that could be used; 2 it can't be done
 like this, and nothing was touched; 3 done, but some of what the store holds is damaged.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FAILED, REFUSED, DAMAGED = 1, 2, 3
 
-store = App(name="store", help="Back up and restore the embedded store.")
+store = App(name="store", help="Back up and restore the embedded store; migrate Cassandra's.")
 
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 
@@ -94,6 +94,42 @@ def restore(backup: Path, data: str, /, *, epoch_above: int = 0, json: Json = Fa
     done = _run(lambda to, tell: run(backup, to, progress=tell, above=epoch_above), data)
     told = {"data": str(folder_of(data)), "epoch": done.epoch}
     _report(done.manifest, f"restored to {folder_of(data)}, epoch {done.epoch}", told, json)
+
+
+@store.command
+def migrate(url: str, /, *, json: Json = False) -> None:
+    """Make the tables of a Cassandra store, or bring them to this version.
+
+    Servers do so by themselves when they start, unless their URL says migrate=off. Several
+    processes may migrate at once. Servers of an older version go on while they run; they don't
+    start again on newer tables.
+
+    Exit status: 0 done, 1 failed half-way (run it again), 2 refused.
+
+    Parameters
+    ----------
+    url
+        The store: cassandra://HOST[,HOST…][:PORT]/KEYSPACE.
+    json
+        Print the versions as JSON.
+    """
+    import trio
+
+    from pushlane_storage.cassandra.errors import KeyspaceUnusable, OpenError
+    from pushlane_storage.cassandra.migrate import migrate as run
+    from pushlane_storage.url import BadStoreUrl, parse_cassandra
+
+    try:
+        address = parse_cassandra(url)
+        before, now = trio.run(run, address)
+    except (BadStoreUrl, OpenError) as error:
+        _end(FAILED if isinstance(error, KeyspaceUnusable) else REFUSED, str(error))
+    if json:
+        print(f'{{"keyspace": "{address.keyspace}", "before": {before}, "version": {now}}}')
+    elif before == now:
+        print(f"keyspace {address.keyspace} has version {now} already")
+    else:
+        print(f"keyspace {address.keyspace} has version {now} now, it had {before}")
 
 
 def folder_of(data: str) -> Path:

@@ -1,7 +1,9 @@
-"""Store URLs: `memory:` and `sqlite:DIR`."""
+"""Store URLs: `memory:`, `sqlite:DIR` and `cassandra://HOST/KEYSPACE`."""
 
+import re
 from collections.abc import Awaitable, Callable
 
+from pushlane_storage.cassandra.address import Address, BadAddress, parse
 from pushlane_storage.interface import Store
 from pushlane_storage.memory import MemoryStore
 from pushlane_storage.sqlite.store import SqliteStore
@@ -11,11 +13,16 @@ class BadStoreUrl(ValueError):
     """A store URL that can't be understood."""
 
     def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"bad store URL {url!r}: {reason}; known are {', '.join(FORMS)}")
+        super().__init__(f"bad store URL {shown(url)!r}: {reason}; known are {', '.join(FORMS)}")
         self.url = url
 
 
-FORMS = ("memory:", "sqlite:DIR")
+FORMS = ("memory:", "sqlite:DIR", "cassandra://HOST/KEYSPACE")
+
+
+def shown(url: str) -> str:
+    """A URL for others to read: without the password."""
+    return re.sub(r"(//[^:@/]*):.*@", r"\1:***@", url)
 
 
 async def open_store(url: str) -> Store:
@@ -39,7 +46,26 @@ async def _sqlite(url: str, rest: str) -> Store:
     return await SqliteStore.open(rest)
 
 
+async def _cassandra(url: str, _: str) -> Store:
+    address = parse_cassandra(url)
+    from pushlane_storage.cassandra.store import CassandraStore
+
+    return await CassandraStore.open(address)
+
+
+def parse_cassandra(url: str) -> Address:
+    """Where a replicated store is; `BadStoreUrl` when that can't be understood."""
+    scheme, _, rest = url.partition(":")
+    if scheme != "cassandra":
+        raise BadStoreUrl(url, "only cassandra://HOST/KEYSPACE can be migrated")
+    try:
+        return parse(rest)
+    except BadAddress as error:
+        raise BadStoreUrl(url, str(error)) from None
+
+
 _OPENERS: dict[str, Callable[[str, str], Awaitable[Store]]] = {
     "memory": _memory,
     "sqlite": _sqlite,
+    "cassandra": _cassandra,
 }

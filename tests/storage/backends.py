@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from pushlane_storage.interface import Store
 from pushlane_storage.memory import MemoryStore
 from pushlane_storage.sqlite.store import SqliteStore
+from tests.storage.cassandra.tools import NODE, RING, open_store
 
 
 class Backend:
@@ -54,6 +55,24 @@ async def sqlite() -> AsyncIterator[Backend]:
         await backend.store.close()
 
 
+def cassandra() -> AbstractAsyncContextManager[Backend]:
+    return _cassandra(NODE)
+
+
+def cassandra_ring() -> AbstractAsyncContextManager[Backend]:
+    return _cassandra(RING)
+
+
+@asynccontextmanager
+async def _cassandra(kind: str) -> AsyncIterator[Backend]:
+    async def again() -> Store:
+        return await open_store(kind)
+
+    backend = Backend(await again(), again)
+    yield backend
+    await backend.store.close()
+
+
 def fast_folder() -> str | None:
     """Where an fsync costs nothing: these tests restart processes at most, not machines."""
     memory = "/dev/shm"
@@ -63,4 +82,6 @@ def fast_folder() -> str | None:
 BACKENDS: list[Factory] = [
     memory,
     sqlite,
+    cassandra,
+    cassandra_ring,
 ]

@@ -1,0 +1,167 @@
+"""The connection: the driver's cluster and session, and the statements that it has prepared.
+
+Everything here may block, and is called by threads. A connection belongs to no trio loop: several
+rings may use one. The driver connects again by itself when nodes come back.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from pushlane_storage.cassandra.address import Address
+from pushlane_storage.cassandra.errors import OpenError, Unreachable
+from pushlane_storage.cassandra.limits import Limits
+
+if TYPE_CHECKING:
+    from cassandra.cluster import Cluster, ResponseFuture, Session
+
+log = logging.getLogger(__name__)
+
+PROTOCOL = 5
+"""Of Cassandra 4.0 and newer: its frames carry checksums."""
+RECONNECT_SECONDS = (0.5, 10.0)
+"""Between two tries to reach a node that is down: the first pause, and the longest."""
+IDLE_BEAT_SECONDS = 5
+"""How often an idle connection is tried, so that a node that hangs is noticed."""
+
+SECOND_SECONDS = 1.0
+"""How long a node may take before another one is asked as well: one that hangs is not noticed
+sooner, and holds up what it was asked."""
+
+
+class Connection:
+    """Made by `connect`."""
+
+    def __init__(self, address: Address, cluster: Cluster, session: Session) -> None:
+        self.address = address
+        self.cluster = cluster
+        self.session = session
+        self._prepared: dict[str, Any] = {}
+        self._preparing = Lock()
+
+    @classmethod
+    def connect(cls, address: Address, limits: Limits) -> Connection:
+        """`Unreachable` when no node lets us in."""
+        cluster = make_cluster(address, limits)
+        try:
+            session = cluster.connect()
+            session.default_fetch_size = None  # reads name their limits
+        except Exception as error:
+            cluster.shutdown()
+            raise Unreachable(_why(address, error)) from error
+        return cls(address, cluster, session)
+
+    def execute(self, text: str, timeout: float | None = None) -> list[Any]:
+        """A statement of the schema."""
+        from cassandra.query import SimpleStatement
+
+        statement = SimpleStatement(text)
+        if timeout is None:
+            return list(self.session.execute(statement))
+        return list(self.session.execute(statement, timeout=timeout))
+
+    def begin(
+        self,
+        statements: list[tuple[str, tuple[Any, ...]]],
+        level: int,
+        serial: int,
+        repeatable: bool,
+    ) -> ResponseFuture:
+        """Send statements: one, or several for one partition, which are stored together.
+
+        What is repeatable is sent to a second node when the first is slow to answer.
+        """
+        from cassandra.query import BatchStatement, BatchType
+
+        if len(statements) == 1:
+            [(text, values)] = statements
+            query = self._prepare(text).bind(values)
+        else:
+            query = BatchStatement(BatchType.UNLOGGED)
+            for text, values in statements:
+                query.add(self._prepare(text), values)
+        query.consistency_level = level
+        query.serial_consistency_level = serial
+        query.is_idempotent = repeatable
+        return self.session.execute_async(query)
+
+    def _prepare(self, text: str) -> Any:
+        prepared = self._prepared.get(text)
+        if prepared is None:
+            with self._preparing:
+                prepared = self._prepared.get(text)
+                if prepared is None:
+                    prepared = self._prepared[text] = self.session.prepare(text)
+        return prepared
+
+    def count_nodes(self) -> int:
+        return len(self.cluster.metadata.all_hosts())
+
+    def close(self) -> None:
+        self.cluster.shutdown()
+
+
+def make_cluster(address: Address, limits: Limits) -> Cluster:
+    """Not connected yet."""
+    from cassandra.auth import PlainTextAuthProvider
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+    from cassandra.policies import (
+        ConstantSpeculativeExecutionPolicy,
+        DCAwareRoundRobinPolicy,
+        ExponentialReconnectionPolicy,
+        FallthroughRetryPolicy,
+        TokenAwarePolicy,
+    )
+    from cassandra.query import dict_factory
+
+    profile = ExecutionProfile(
+        load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(address.dc or "")),
+        retry_policy=FallthroughRetryPolicy(),  # we know what may be repeated, and what was sent
+        speculative_execution_policy=ConstantSpeculativeExecutionPolicy(SECOND_SECONDS, 1),
+        request_timeout=limits.request_ms / 1000,
+        row_factory=dict_factory,
+    )
+    auth = None
+    if address.user is not None:
+        auth = PlainTextAuthProvider(username=address.user, password=address.password)
+    return Cluster(
+        contact_points=address.hosts,
+        port=address.port,
+        protocol_version=PROTOCOL,
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        reconnection_policy=ExponentialReconnectionPolicy(*RECONNECT_SECONDS),
+        auth_provider=auth,
+        ssl_context=_ssl(address),
+        connect_timeout=limits.connect_ms / 1000,
+        control_connection_timeout=limits.connect_ms / 1000,
+        idle_heartbeat_interval=IDLE_BEAT_SECONDS,
+        idle_heartbeat_timeout=IDLE_BEAT_SECONDS,
+        sockopts=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # else a write may wait for 40 ms
+        compression=False,
+        monitor_reporting_enabled=False,
+    )
+
+
+def _ssl(address: Address) -> ssl.SSLContext | None:
+    if address.tls is None:
+        return None
+    try:
+        trusted = None if address.tls is True else address.tls
+        context = ssl.create_default_context(cafile=trusted)
+        # Nodes are reached by addresses that the cluster tells; their certificates rarely name
+        # them. Who signs for the cluster is what is trusted.
+        context.check_hostname = False
+        if address.tls_cert is not None:
+            context.load_cert_chain(address.tls_cert, address.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise OpenError(f"the TLS options can't be used: {error}") from error
+    return context
+
+
+def _why(address: Address, error: Exception) -> str:
+    where = f"{','.join(address.hosts)}:{address.port}"
+    return f"Cassandra can't be reached at {where}: {type(error).__name__}: {error}"

@@ -1,0 +1,156 @@
+"""Writing segments, settlements and seals, each confirmed by the fence.
+
+A flush of settlements is one row per bucket, in as many partitions, written side by side and not
+as a logged batch. A batch would cost two more writes and still let a reader see half of it, so
+recovery must tell a whole flush from one that was cut off anyway: flushes are numbered densely, one
+is under way at a time, and every row names all parts (`Settlement.parts`). A flush of which a row
+is missing doesn't count, and from the next owner's seal on it never will.
+
+Who needs a confirmation: a publish and a settle, because somebody is told that they are durable; a
+seal, because its writer serves from then on. Marks and drops of buckets change nothing that counts
+(buckets.py); they ask too, so that an owner that was fenced notices early and deletes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import trio
+
+from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
+from pushlane_storage.cassandra import rows, stamps
+from pushlane_storage.cassandra.buckets import Buckets
+from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.cassandra.places import Places
+from pushlane_storage.cassandra.ring import Ring, Write
+from pushlane_storage.cassandra.schedule import Schedule
+from pushlane_storage.cassandra.slots import Claim, Slots
+from pushlane_storage.cassandra.stages import Stage, write_stages
+from pushlane_storage.cassandra.tables import SEALS, SEGMENTS, SETTLEMENTS
+from pushlane_storage.cassandra.traits import Known
+from pushlane_storage.interface import Outcome, StoreError, StoreRefused
+from pushlane_storage.seal import Seal
+from pushlane_storage.segment import Segment, pack
+from pushlane_storage.seq import epoch_of
+from pushlane_storage.settlement import Settlement
+
+
+class Journal:
+    def __init__(
+        self,
+        ring: Ring,
+        slots: Slots,
+        places: Places,
+        buckets: Buckets,
+        schedule: Schedule,
+        known: Known,
+        limits: Limits,
+    ) -> None:
+        self._ring = ring
+        self._slots = slots
+        self._places = places
+        self._buckets = buckets
+        self._schedule = schedule
+        self._known = known
+        self._limits = limits
+
+    def append_soon(
+        self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
+    ) -> None:
+        assert segment.messages, "an empty segment"
+        assert epoch_of(segment.first) == segment.bucket.epoch, "a seq of another epoch"
+        assert opens is None or opens.key == segment.bucket, "a segment opens its own bucket only"
+
+        def begin() -> tuple[Claim, list[Write], list[Stage]]:
+            claim = self._slots.check(shard, segment.bucket.epoch)
+            return claim, *self._append(shard, segment, opens)
+
+        self._begin(begin, outcome)
+
+    def _append(
+        self, shard: ShardKey, segment: Segment, opens: Bucket | None
+    ) -> tuple[list[Write], list[Stage]]:
+        packed = pack(segment)
+        size = len(packed.payload) + len(packed.marks)
+        if size > self._limits.row_bytes:
+            raise StoreRefused(f"a segment of {size} bytes: at most {self._limits.row_bytes}")
+        traits = self._known.of(shard)
+        row = rows.segment_row(shard, segment.bucket, packed)
+        stamp = stamps.written(segment.bucket)
+        last = [Write(SEGMENTS, [row], stamp, traits.ttl, traits.level)]
+        names, entries = self._schedule.writes(shard, segment, traits.ttl)
+        if opens is None:
+            return names, [names, last + entries]
+        names = self._places.lane(shard, opens.key.lane) + names
+        return names, [names, [self._buckets.opened(shard, opens)], last + entries]
+
+    def settle_soon(self, shard: ShardKey, flush: Sequence[Settlement], outcome: Outcome) -> None:
+        first = flush[0]
+        assert {row.bucket for row in flush} == set(first.parts), "a flush is all of its parts"
+        for row in flush:
+            assert (row.owner, row.n, row.parts) == (first.owner, first.n, first.parts)
+
+        def begin() -> tuple[Claim, list[Write], list[Stage]]:
+            claim = self._slots.check(shard, first.owner)
+            names = self._places.lane(shard, CONTROL.lane) if CONTROL in first.parts else []
+            return claim, names, [names, [self._settlement(shard, row) for row in flush]]
+
+        self._begin(begin, outcome)
+
+    def _settlement(self, shard: ShardKey, row: Settlement) -> Write:
+        traits = self._known.of(shard)
+        # The shard's own partition is not dropped, and has no start to make a stamp of.
+        stamp = None if row.bucket == CONTROL else stamps.written(row.bucket)
+        # It must outlive the segments of which it speaks, also when the retention was longer then.
+        ttl = self._limits.most_ttl
+        return Write(SETTLEMENTS, [rows.settlement_row(shard, row)], stamp, ttl, traits.level)
+
+    def seal_soon(self, shard: ShardKey, seal: Seal, outcome: Outcome) -> None:
+        def begin() -> tuple[Claim, list[Write], list[Stage]]:
+            claim = self._slots.check(shard, seal.owner)
+            names = self._places.lane(shard, CONTROL.lane)
+            row = Write(SEALS, [rows.seal_row(shard, seal)], stamps.ONCE)
+            return claim, names, [names, [row]]
+
+        self._begin(begin, outcome)
+
+    def _begin(
+        self, begin: Callable[[], tuple[Claim, list[Write], list[Stage]]], outcome: Outcome
+    ) -> None:
+        try:
+            claim, names, stages = begin()
+        except StoreError as error:  # not from inside the caller's call
+            trio.lowlevel.current_trio_token().run_sync_soon(outcome, error)
+            return
+
+        def durable(error: Exception | None) -> None:
+            if error is not None:
+                outcome(error)
+                return
+            self._places.note(names)
+            claim.node.fence.confirm_soon(confirmed)
+
+        def confirmed(error: Exception | None) -> None:
+            outcome(error or self._slots.fault(claim))
+
+        write_stages(self._ring, stages, durable)
+
+    # Marks and drops
+
+    async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
+        await self._buckets.mark(shard, bucket)
+        await self.confirm(shard)
+
+    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
+        await self.confirm(shard)
+        await self._buckets.drop(shard, key)
+        await self.confirm(shard)
+
+    async def confirm(self, shard: ShardKey) -> None:
+        """`Fenced` when the owner of this shard's slot was us and is so no longer."""
+        claim = self._slots.find(shard)
+        if claim is not None:
+            await claim.node.fence.confirm()
+            fault = self._slots.fault(claim)
+            if fault is not None:
+                raise fault

@@ -1,0 +1,65 @@
+"""The bounds of the Cassandra store: all that could grow or wait has one, with its reason."""
+
+import msgspec
+
+MIB = 1 << 20
+DAY_SECONDS = 86_400
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    # Requests
+    in_flight: int = 512
+    """Requests under way at once; more wait their turn. Many more only fill Cassandra's queues."""
+    waiting: int = 100_000
+    """Requests that wait their turn; one more is refused."""
+    request_ms: int = 10_000
+    """How long a request may take once it was sent: longer than Cassandra's own time-outs, which
+    say more."""
+    tries: int = 3
+    """How often a read or a plain write is sent, when its outcome is unknown."""
+    connect_ms: int = 10_000
+    """How long connecting to one node may take."""
+    row_bytes: int = 8 * MIB
+    """The most a segment's row may hold: Cassandra takes up to half a commit log segment (16 MiB).
+    A flush is 1 MiB, or one message if that is larger."""
+    page_rows: int = 1_000
+    """Small rows in one answer."""
+    page_bytes: int = 2 * MIB
+    """Segments in one answer, about."""
+    batch_rows: int = 50
+    """Schedule entries in one write: Cassandra warns of large batches."""
+    reads: int = 16
+    """Reads under way at once for one call."""
+
+    # Lightweight transactions
+    decisions: int = 8
+    """How often one is tried and read again before its outcome stays unknown."""
+
+    # Owners
+    beat_ms: int = 3_000
+    """How often a process shows that it is alive."""
+    judge_ms: int = 10_000
+    """How long its heartbeat stands still before another process may fence it."""
+    poll_ms: int = 500
+    """How often a heartbeat is looked at meanwhile."""
+    close_ms: int = 10_000
+    """How long closing waits for what is under way, and for giving the slots back."""
+
+    # Memory
+    places: int = 100_000
+    """Lanes and schedule slices that are known to be written down; others are written again."""
+    shards: int = 20_000
+    """Shards whose live buckets are remembered; those of others are read again when needed."""
+    traits: int = 1_000_000
+    """Queues whose durability or retention is not the default one and is remembered. One that is
+    forgotten is written at QUORUM until its row is read again."""
+    damaged: int = 1_000
+    """Damaged segments that are reported. Beyond it they are only left out."""
+
+    # Time to live
+    least_ttl: int = DAY_SECONDS
+    """Seconds that a row is kept at least, however short the retention: it is for cleaning only."""
+    most_ttl: int = 10 * 365 * DAY_SECONDS
+    """Cassandra's own limit is 20 years."""
+    usage_days: int = 400
+    """Days that one read of usage may span."""

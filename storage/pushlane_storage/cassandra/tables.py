@@ -1,0 +1,222 @@
+"""The tables. docs/cassandra.md says what is in them and why they are cut like this."""
+
+from typing import Any
+
+from pushlane_storage.cassandra.ring import Table
+
+_DAY = 86_400
+_REPAIRED = "read_repair = 'BLOCKING'"
+"""What one quorum read has seen, every later one sees."""
+
+
+def _grace(seconds: int) -> str:
+    return f"gc_grace_seconds = {seconds}"
+
+
+_DROPPED = f"{_REPAIRED} AND {_grace(_DAY)}"
+"""Data that goes with its bucket. A deletion that is forgotten after a day brings nothing back:
+what says whether a bucket is there is its row in `buckets`."""
+_TIMED = (
+    f"{_DROPPED} AND compaction = {{"
+    "'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS',"
+    " 'compaction_window_size': '6', 'unchecked_tombstone_compaction': 'true'}"
+)
+"""The same for what mostly comes and goes within hours, and all at one time."""
+_KEPT = f"{_REPAIRED} AND {_grace(10 * _DAY)}"
+
+SCHEMA = Table(
+    "schema_version",
+    ("id",),
+    (),
+    {"id": "text", "version": "int", "nonce": "text"},
+    lightweight=True,
+    options=_REPAIRED,
+)
+QUEUES = Table(
+    "queues",
+    ("tenant",),
+    ("name",),
+    {
+        "tenant": "text",
+        "name": "text",
+        "id": "text",
+        "version": "bigint",
+        "deleting": "boolean",
+        "config": "text",
+        "nonce": "text",
+    },
+    lightweight=True,
+    options=_KEPT,
+)
+SLOTS = Table(
+    "slots",
+    ("slot",),
+    (),
+    {
+        "slot": "int",
+        "epoch": "bigint",
+        "process": "text",
+        "owner": "text",
+        "dc": "text",
+        "nonce": "text",
+    },
+    lightweight=True,
+    options=_KEPT,
+)
+NODES = Table(
+    "nodes",
+    ("process",),
+    (),
+    {"process": "text", "address": "text", "dc": "text", "fenced": "boolean"},
+    lightweight=True,
+    options=_KEPT,
+)
+HEARTBEATS = Table(
+    "heartbeats",
+    ("process",),
+    (),
+    {"process": "text", "beat": "bigint"},
+    options=f"{_REPAIRED} AND {_grace(_DAY)}",
+)
+LANES = Table(
+    "lanes",
+    ("queue_id",),
+    ("shard", "lane"),
+    {"queue_id": "text", "shard": "int", "lane": "int", "known": "boolean"},
+    options=_KEPT,
+)
+BUCKETS = Table(
+    "buckets",
+    ("queue_id", "shard", "lane"),
+    ("epoch", "start"),
+    {
+        "queue_id": "text",
+        "shard": "int",
+        "lane": "int",
+        "epoch": "bigint",
+        "start": "bigint",
+        "first": "bigint",
+        "closed": "frozen<tuple<bigint, bigint, bigint, bigint, blob, bigint>>",
+        "drained": "boolean",
+    },
+    options=_KEPT,
+)
+SKIPS = Table(
+    "skips",
+    ("queue_id", "shard"),
+    ("lane", "epoch", "start"),
+    {
+        "queue_id": "text",
+        "shard": "int",
+        "lane": "int",
+        "epoch": "bigint",
+        "start": "bigint",
+        "next": "frozen<tuple<bigint, bigint>>",
+    },
+    options=_KEPT,
+)
+_BUCKET_COLUMNS = {
+    "queue_id": "text",
+    "shard": "int",
+    "lane": "int",
+    "epoch": "bigint",
+    "start": "bigint",
+}
+SEGMENTS = Table(
+    "segments",
+    ("queue_id", "shard", "lane", "epoch", "start"),
+    ("first",),
+    {
+        **_BUCKET_COLUMNS,
+        "first": "bigint",
+        "count": "int",
+        "size": "bigint",
+        "last_at": "bigint",
+        "format": "int",
+        "checksum": "bigint",
+        "head": "bigint",
+        "marks": "blob",
+        "payload": "blob",
+    },
+    options=_TIMED,
+)
+SETTLEMENTS = Table(
+    "settlements",
+    ("queue_id", "shard", "lane", "epoch", "start"),
+    ("owner", "n"),
+    {**_BUCKET_COLUMNS, "owner": "bigint", "n": "bigint", "checksum": "bigint", "body": "blob"},
+    options=_DROPPED,
+)
+SEALS = Table(
+    "seals",
+    ("queue_id", "shard"),
+    ("owner",),
+    {
+        "queue_id": "text",
+        "shard": "int",
+        "owner": "bigint",
+        "checksum": "bigint",
+        "body": "blob",
+    },
+    options=_KEPT,
+)
+SLICES = Table(
+    "schedule_slices",
+    ("queue_id", "shard"),
+    ("slice",),
+    {"queue_id": "text", "shard": "int", "slice": "bigint", "known": "boolean"},
+    options=_KEPT,
+)
+SCHEDULED = Table(
+    "scheduled",
+    ("queue_id", "shard", "slice"),
+    ("due", "lane", "epoch", "start", "seq"),
+    {
+        "queue_id": "text",
+        "shard": "int",
+        "slice": "bigint",
+        "due": "bigint",
+        "lane": "int",
+        "epoch": "bigint",
+        "start": "bigint",
+        "seq": "bigint",
+        "known": "boolean",
+    },
+    options=f"{_REPAIRED} AND {_grace(_DAY)}",
+)
+USAGE = Table(
+    "usage",
+    ("tenant", "day"),
+    ("queue", "minute", "node", "name"),
+    {
+        "tenant": "text",
+        "day": "bigint",
+        "queue": "text",
+        "minute": "bigint",
+        "node": "text",
+        "name": "text",
+        "value": "counter",
+    },
+)
+
+TABLES = (
+    QUEUES,
+    SLOTS,
+    NODES,
+    HEARTBEATS,
+    LANES,
+    BUCKETS,
+    SKIPS,
+    SEGMENTS,
+    SETTLEMENTS,
+    SEALS,
+    SLICES,
+    SCHEDULED,
+    USAGE,
+)
+"""Version 1, without `schema_version`."""
+
+
+def keyed(table: Table, key: tuple[Any, ...], **values: Any) -> dict[str, Any]:
+    """A row from its key and its other columns."""
+    return {**dict(zip(table.key, key, strict=True)), **values}

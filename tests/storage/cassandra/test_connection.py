@@ -1,0 +1,95 @@
+"""How the driver is set up: credentials, TLS, data centre, and what may not be repeated."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trustme
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster
+from cassandra.policies import FallthroughRetryPolicy
+
+from pushlane_storage.cassandra.address import Address
+from pushlane_storage.cassandra.connection import Connection, make_cluster
+from pushlane_storage.cassandra.errors import OpenError, Unreachable
+from pushlane_storage.cassandra.limits import Limits
+from tests.storage.cassandra.tools import NODE, SURE, address_of, connection_to
+
+PLAIN = Address(hosts=["127.0.0.1"], keyspace="k")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    authority = trustme.CA()
+    own = authority.issue_cert("client.example.org")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    own.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    own.private_key_pem.write_to_path(tmp_path / "key.pem")
+    return {name: str(tmp_path / f"{name}.pem") for name in ("ca", "cert", "key")}
+
+
+@pytest.fixture
+def clusters() -> Iterator[list[Cluster]]:
+    made: list[Cluster] = []
+    yield made
+    for cluster in made:
+        cluster.shutdown()
+
+
+def make(clusters: list[Cluster], **changes: Any) -> Cluster:
+    cluster = make_cluster(msgspec.structs.replace(PLAIN, **changes), Limits(request_ms=7_000))
+    clusters.append(cluster)
+    return cluster
+
+
+def test_without_options(clusters: list[Cluster]) -> None:
+    cluster = make(clusters)
+    assert cluster.ssl_context is None
+    assert cluster.auth_provider is None
+    profile = cluster.profile_manager.profiles[EXEC_PROFILE_DEFAULT]
+    assert isinstance(profile.retry_policy, FallthroughRetryPolicy)
+    assert profile.request_timeout == 7
+
+
+def test_credentials(clusters: list[Cluster]) -> None:
+    provider = make(clusters, user="me", password="secret").auth_provider
+    assert (provider.username, provider.password) == ("me", "secret")
+
+
+def test_the_data_centre(clusters: list[Cluster]) -> None:
+    profile = make(clusters, dc="east").profile_manager.profiles[EXEC_PROFILE_DEFAULT]
+    assert profile.load_balancing_policy._child_policy.local_dc == "east"
+
+
+def test_tls_trusts_who_it_is_told_to(clusters: list[Cluster], files: dict[str, str]) -> None:
+    cluster = make(clusters, tls=files["ca"], tls_cert=files["cert"], tls_key=files["key"])
+    context = cluster.ssl_context
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert len(context.get_ca_certs()) == 1
+    assert make(clusters, tls=True).ssl_context.verify_mode is ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize("changes", [{"tls": "nowhere.pem"}, {"tls": True, "tls_cert": "nowhere"}])
+def test_tls_that_can_not_be_used(changes: dict[str, Any]) -> None:
+    with pytest.raises(OpenError, match="TLS options"):
+        make_cluster(msgspec.structs.replace(PLAIN, **changes), Limits())
+
+
+def test_tls_to_a_node_without_it() -> None:
+    address = msgspec.structs.replace(address_of(NODE), tls=True)
+    with pytest.raises(Unreachable):
+        Connection.connect(address, msgspec.structs.replace(SURE, connect_ms=5_000))
+
+
+def test_statements_are_prepared_once() -> None:
+    connection = connection_to(NODE)
+    text = "SELECT release_version FROM system.local"
+    for _ in range(2):
+        [row] = connection.begin([(text, ())], 1, 8, True).result()
+        assert row["release_version"]
+    assert connection._prepare(text) is connection._prepare(text)
+    assert connection.count_nodes() == 1

@@ -1,0 +1,48 @@
+"""The store on the model of Cassandra does what every store does: no real node is in the way."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.cassandra.store import CassandraStore
+from pushlane_storage.interface import Store
+from tests.storage.backends import Backend
+from tests.storage.cassandra.model_ring import ModelRing, Tables
+from tests.storage.conformance import StoreConformance
+from tests.storage.test_machine import StoreMachine
+
+
+@asynccontextmanager
+async def model() -> AsyncIterator[Backend]:
+    tables = Tables()
+
+    async def again() -> Store:
+        return await CassandraStore.over(ModelRing(tables), Limits(page_rows=2, batch_rows=2))
+
+    backend = Backend(await again(), again)
+    yield backend
+    await backend.store.close()
+
+
+@pytest.fixture
+async def backend() -> AsyncIterator[Backend]:
+    async with model() as backend:
+        yield backend
+
+
+class TestConformance(StoreConformance):
+    pass
+
+
+def test_a_store_does_what_its_model_does() -> None:
+    class Machine(StoreMachine):
+        def __init__(self) -> None:
+            super().__init__(model)
+
+    run_state_machine_as_test(
+        Machine, settings=settings(max_examples=100, stateful_step_count=40, deadline=None)
+    )

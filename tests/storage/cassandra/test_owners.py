@@ -1,0 +1,375 @@
+"""Who owns a slot, who is fenced, and what a paused owner can still do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from pushlane_dispatcher.core.recovery import ShardRows, needs_heads, needs_settlements, recover
+from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
+from pushlane_storage.cassandra.ring import Change, Delete, Write
+from pushlane_storage.cassandra.store import CassandraStore
+from pushlane_storage.interface import Fenced, Outcome, StoreRefused, StoreUnknown
+from pushlane_storage.seal import Seal
+from pushlane_storage.slot import slot_of
+from tests.storage.cassandra.conftest import Join
+from tests.storage.cassandra.model_ring import FaultyRing, ModelRing, Tables
+from tests.storage.samples import Owner, messages, unique
+
+Clock = trio.testing.MockClock
+
+
+async def owner_of(store: CassandraStore, shard: ShardKey | None = None) -> Owner:
+    shard = shard or ShardKey(unique("queue"), 0)
+    return Owner(store, shard, await store.claim(slot_of(shard), "node"))
+
+
+def stop_heart(store: CassandraStore) -> None:
+    store.membership.node.beating = False
+
+
+async def take_over(store: CassandraStore, shard: ShardKey) -> tuple[Owner, ShardRows, Seal]:
+    """Claim, read, seal: what the dispatcher does."""
+    owner = await owner_of(store, shard)
+    buckets = await store.buckets(shard)
+    heads = {row.key: await store.heads(shard, row.key) for row in buckets if needs_heads(row)}
+    keys = [row.key for row in buckets if needs_settlements(row)]
+    settlements = {key: await store.settlements(shard, key) for key in [*keys, CONTROL]}
+    rows = ShardRows(await store.seals(shard), buckets, heads, settlements)
+    seal, _ = recover(rows, owner.epoch)
+    await store.write_seal(shard, seal)
+    return owner, rows, seal
+
+
+async def test_a_slot_of_a_live_process_is_refused(join: Join, autojump_clock: Clock) -> None:
+    first, second = await join(), await join()
+    await first.claim(7, "alpha")
+    began = trio.current_time()
+    with pytest.raises(StoreRefused, match=r"slot 7 is owned by alpha \(.*\), which is alive"):
+        await second.claim(7, "beta")
+    assert trio.current_time() - began < 4, "one heartbeat is enough to know"
+    assert second.stats().slots == 0
+    assert await first.claim(7, "alpha") == 2
+
+
+async def test_a_process_whose_heart_stopped_is_fenced(join: Join, autojump_clock: Clock) -> None:
+    first, second = await join(), await join()
+    old = await owner_of(first)
+    stored = await old.append(0, messages(3))
+    await old.settle(0, stored.bucket, acked=[(stored.first, stored.first)])
+    stop_heart(first)
+    began = trio.current_time()
+    new, _, seal = await take_over(second, old.shard)
+    assert 10 <= trio.current_time() - began < 15
+    assert new.epoch == old.epoch + 1
+    assert seal.counters == [(4, old.epoch, 3)]
+    assert seal.flushes == [(old.epoch, 1)]
+    assert second.stats().fencings == 1
+    with pytest.raises(Fenced):
+        await old.append(3, messages(1))
+    with pytest.raises(Fenced):
+        await old.settle(1, stored.bucket, acked=[(stored.last, stored.last)])
+    with pytest.raises(Fenced):
+        await first.write_seal(old.shard, Seal(old.epoch, [], []))
+    with pytest.raises(Fenced):
+        await first.mark_bucket(old.shard, Bucket(stored.bucket, stored.first, closed=True))
+    with pytest.raises(Fenced):
+        await first.confirm(old.shard)
+
+
+async def test_what_a_zombie_writes_late_lies_beyond_the_seal(
+    join: Join, autojump_clock: Clock
+) -> None:
+    first, second = await join(), await join()
+    old = await owner_of(first)
+    await old.append(0, messages(3))
+    stop_heart(first)
+    _, _, sealed = await take_over(second, old.shard)
+
+    async def append() -> None:
+        with pytest.raises(Fenced):
+            await old.append(3, messages(2))
+
+    async def settle() -> None:
+        with pytest.raises(Fenced):
+            await old.settle(0, old.bucket(), acked=[(old.seq(0), old.seq(2))])
+
+    async with trio.open_nursery() as nursery:  # both before it notices
+        nursery.start_soon(append)
+        nursery.start_soon(settle)
+    heads = await second.heads(old.shard, old.bucket())
+    assert [head.count for head in heads] == [3, 2], "it did land, unseen by its writer"
+    assert len(await second.settlements(old.shard, old.bucket())) == 1
+    _, _, again = await take_over(second, old.shard)
+    assert again.counters == sealed.counters == [(4, old.epoch, 3)]
+    assert again.flushes == [(old.epoch, 0)]
+
+
+async def test_a_zombie_opens_a_bucket_that_does_not_exist(
+    join: Join, autojump_clock: Clock
+) -> None:
+    first, second = await join(), await join()
+    old = await owner_of(first)
+    stop_heart(first)
+    await take_over(second, old.shard)
+    with pytest.raises(Fenced):
+        await old.append(0, messages(2))
+    _, rows, seal = await take_over(second, old.shard)
+    assert [row.key for row in rows.buckets] == [old.bucket()]
+    assert seal.counters == []
+
+
+async def test_a_zombie_writes_to_a_bucket_that_was_dropped(
+    join: Join, autojump_clock: Clock
+) -> None:
+    """Whatever the clocks say: it stays dropped."""
+    first, second = await join(), await join()
+    old = await owner_of(first)
+    stored = await old.append(0, messages(3, not_before=5))
+    stop_heart(first)
+    new, _, _ = await take_over(second, old.shard)
+    row = Bucket(stored.bucket, stored.first, closed=True, drained=True, count=3)
+    await second.mark_bucket(new.shard, row)
+    await second.drop_bucket(new.shard, stored.bucket)
+    with pytest.raises(Fenced):
+        await old.append(0, messages(3, not_before=5))
+    with pytest.raises(Fenced):
+        await first.mark_bucket(old.shard, msgspec.structs.replace(row, drained=False))
+    assert await second.buckets(new.shard) == []
+    assert await second.heads(new.shard, stored.bucket) == []
+    assert await second.due(new.shard, 0, 1 << 60, 10) == []
+
+
+@pytest.mark.parametrize("late", [2, 4], ids=["fewer", "more"])
+async def test_of_two_owners_that_close_a_bucket_the_later_one_counts(
+    join: Join, autojump_clock: Clock, late: int
+) -> None:
+    first, second = await join(), await join()
+    old = await owner_of(first)
+    stored = await old.append(0, messages(3))
+    stop_heart(first)
+    new, _, _ = await take_over(second, old.shard)
+    closed = Bucket(stored.bucket, stored.first, closed=True, count=3, size=300, last_at=9)
+    await second.mark_bucket(new.shard, closed)
+    zombie = msgspec.structs.replace(closed, count=late, size=10**9, last_at=10**9)
+    with pytest.raises(Fenced):
+        await first.mark_bucket(old.shard, zombie)
+    assert await second.buckets(new.shard) == [closed]
+
+
+async def test_a_zombie_drops_nothing(join: Join, autojump_clock: Clock) -> None:
+    first, second = await join(), await join()
+    old = await owner_of(first)
+    stored = await old.append(0, messages(3))
+    await old.drain(stored.bucket)
+    stop_heart(first)
+    await take_over(second, old.shard)
+    with pytest.raises(Fenced):
+        await first.drop_bucket(old.shard, stored.bucket)
+    assert len(await second.heads(old.shard, stored.bucket)) == 1
+
+
+async def test_many_slots_of_a_dead_process_wait_once(
+    join: Join, tables: Tables, autojump_clock: Clock
+) -> None:
+    ring = ModelRing(tables)
+    first, second = await join(), await join(ring)
+    for slot in range(50):
+        await first.claim(slot, "alpha")
+    stop_heart(first)
+    began = trio.current_time()
+    epochs: list[int] = []
+
+    async def claim(slot: int) -> None:
+        epochs.append(await second.claim(slot, "beta"))
+
+    async with trio.open_nursery() as nursery:
+        for slot in range(50):
+            nursery.start_soon(claim, slot)
+    assert trio.current_time() - began < 15
+    assert epochs == [2] * 50
+    assert second.stats().fencings == 1
+
+
+async def test_closing_gives_the_slots_back(join: Join, autojump_clock: Clock) -> None:
+    first, second = await join(), await join()
+    for slot in range(5):
+        await first.claim(slot, "alpha")
+    await first.close()
+    began = trio.current_time()
+    assert [await second.claim(slot, "beta") for slot in range(5)] == [2] * 5
+    assert trio.current_time() - began < 1
+
+
+async def test_a_process_that_left_need_not_have_released_anything(
+    join: Join, tables: Tables, autojump_clock: Clock
+) -> None:
+    """Its node row is gone: that is enough."""
+    ring = FaultyRing(ModelRing(tables), lambda *_: "fine")
+    first, second = await join(ring), await join()
+    await first.claim(3, "alpha")
+
+    def no_slots(kind: str, operation: Any) -> str:
+        return "lost" if kind == "change" and operation.table.name == "slots" else "fine"
+
+    ring.fate = no_slots
+    await first.close()
+    began = trio.current_time()
+    assert await second.claim(3, "beta") == 2
+    assert trio.current_time() - began < 1
+
+
+async def test_a_process_that_could_not_sign_off_gives_its_slots_back(
+    join: Join, tables: Tables, autojump_clock: Clock
+) -> None:
+    ring = FaultyRing(ModelRing(tables), lambda *_: "fine")
+    first, second = await join(ring), await join()
+    await first.claim(3, "alpha")
+
+    def no_nodes(kind: str, operation: Any) -> str:
+        return "refused" if kind == "change" and operation.table.name == "nodes" else "fine"
+
+    ring.fate = no_nodes
+    await first.close()
+    began = trio.current_time()
+    assert await second.claim(3, "beta") == 2
+    assert trio.current_time() - began < 1
+
+
+class Gate(ModelRing):
+    """Holds segments up on their way back, and changes of slots on their way there."""
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__(tables)
+        self.stored = trio.Event()
+        self.changes = trio.Event()
+        self.changes.set()
+        self.held: list[Outcome] = []
+
+    def write_soon(self, write: Write | Delete, done: Outcome) -> None:
+        if write.table.name != "segments":
+            super().write_soon(write, done)
+        else:
+            self.held.append(done)
+            super().write_soon(write, lambda _: self.stored.set())
+
+    async def change(self, change: Change) -> bool:
+        if change.table.name == "slots":
+            await self.changes.wait()
+        return await super().change(change)
+
+
+@pytest.mark.parametrize("is_over", [True, False], ids=["claimed", "being claimed"])
+async def test_what_is_under_way_when_a_slot_is_claimed_anew_is_fenced(
+    join: Join, tables: Tables, nursery: trio.Nursery, is_over: bool
+) -> None:
+    """Also by the same process: whoever claims may have read before it was stored."""
+    ring = Gate(tables)
+    store = await join(ring)
+    owner = await owner_of(store)
+    answers: list[type[Exception] | None] = []
+
+    async def append() -> None:
+        try:
+            await owner.append(0, messages(1))
+        except Fenced as error:
+            answers.append(type(error))
+        else:
+            answers.append(None)
+
+    nursery.start_soon(append)
+    await ring.stored.wait()
+    if is_over:
+        await store.claim(slot_of(owner.shard), "again")
+    else:
+        ring.changes = trio.Event()
+        nursery.start_soon(store.claim, slot_of(owner.shard), "again")
+        await trio.testing.wait_all_tasks_blocked()
+    ring.held[0](None)
+    await trio.testing.wait_all_tasks_blocked()
+    assert answers == [Fenced]
+    ring.changes.set()
+
+
+async def test_a_released_slot_is_free_at_once(join: Join, autojump_clock: Clock) -> None:
+    first, second = await join(), await join()
+    owner = await owner_of(first)
+    slot = slot_of(owner.shard)
+    await first.release(slot)
+    with pytest.raises(Fenced, match="not ours"):
+        await owner.append(0, messages(1))
+    began = trio.current_time()
+    assert await second.claim(slot, "beta") == owner.epoch + 1
+    assert trio.current_time() - began < 1
+    await first.release(slot)  # not ours any more: nothing happens
+    with pytest.raises(StoreRefused, match="alive"):
+        await first.claim(slot, "alpha")
+
+
+async def test_a_fenced_process_goes_on_as_another_one(join: Join, autojump_clock: Clock) -> None:
+    first, second = await join(), await join()
+    old = await owner_of(first)
+    other = await first.claim((slot_of(old.shard) + 1) % 256, "alpha")
+    assert other == 1
+    stop_heart(first)
+    await second.claim(slot_of(old.shard), "beta")
+    with pytest.raises(Fenced):
+        await old.append(0, messages(1))
+    await second.close()
+    again = await owner_of(first, old.shard)
+    assert again.epoch == old.epoch + 2
+    await again.append(0, messages(1))
+    assert first.stats().fenced == 1
+    assert await first.claim((slot_of(old.shard) + 1) % 256, "alpha") == 2
+    await trio.sleep(10)
+    assert first.membership.node.beats > 3
+
+
+async def test_a_data_centre_keeps_its_slots(join: Join, autojump_clock: Clock) -> None:
+    """What was written to a quorum of one can't be read by a quorum of another."""
+    first, second = await join(dc="east"), await join(dc="west")
+    await first.claim(1, "alpha")
+    await first.close()
+    with pytest.raises(StoreRefused, match="slot 1 belongs to data centre east"):
+        await second.claim(1, "beta")
+
+
+async def test_a_judge_that_can_not_read_judges_nobody(
+    join: Join, tables: Tables, autojump_clock: Clock
+) -> None:
+    ring = FaultyRing(ModelRing(tables), lambda *_: "fine")
+    first, second = await join(), await join(ring)
+    await first.claim(1, "alpha")
+    stop_heart(first)
+
+    def blind(kind: str, operation: Any) -> str:
+        return "lost" if kind == "read" and operation.table.name == "heartbeats" else "fine"
+
+    ring.fate = blind
+    with pytest.raises(StoreUnknown):
+        await second.claim(1, "beta")
+    assert await first.claim(1, "alpha") == 2
+
+
+async def test_two_claimants_of_a_dead_process_get_one_slot(
+    join: Join, autojump_clock: Clock
+) -> None:
+    first, *others = [await join() for _ in range(4)]
+    await first.claim(1, "alpha")
+    stop_heart(first)
+    won: list[int] = []
+
+    async def claim(store: CassandraStore) -> None:
+        try:
+            won.append(await store.claim(1, "other"))
+        except StoreRefused:
+            return
+
+    async with trio.open_nursery() as nursery:
+        for store in others:
+            nursery.start_soon(claim, store)
+    assert won == [2]

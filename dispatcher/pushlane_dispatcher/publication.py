@@ -52,8 +52,15 @@ class Publication:
 
     def _take(self, shard: ShardKey, indexes: Sequence[int], ticket: PublishTicket) -> None:
         lanes, failed, duplicates = ticket.lanes, ticket.failed, ticket.duplicates
-        if lanes is None and not failed and not duplicates and len(indexes) == len(self.ids):
-            self.ids = [*make_ids(shard.queue_id, shard.shard, DEFAULT_LANE, ticket.seqs)]
+        seqs = ticket.seqs
+        if (
+            lanes is None
+            and not failed
+            and not duplicates
+            and len(indexes) == len(self.ids)
+            and seqs[-1] - seqs[0] == len(seqs) - 1
+        ):
+            self.ids = [*make_ids(*shard, DEFAULT_LANE, seqs[0], len(seqs))]
             return
         for n, seq in enumerate(ticket.seqs):
             index = indexes[n]

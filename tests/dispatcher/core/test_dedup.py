@@ -443,3 +443,11 @@ def test_a_new_owner_reads_no_more_marks_than_it_needs() -> None:
     assert repeat.seqs == [seq for ticket in tickets for seq in ticket.seqs]
     assert isinstance(rig.send(numbered(5, 1)).failed[0], Conflict)
     assert duplicates(rig.send(numbered(221, 5))) == {}
+
+
+def test_numbers_of_a_forgotten_producer_are_passed() -> None:
+    dedup = Dedup(Bounds(producers=1), 1_000, lambda _: 1 << 60)
+    dedup.pending_run("p", 1, 5, LANE, 100, 0)
+    assert not dedup.passed("p", 1)
+    assert dedup.find(Message(b"x", 0, producer="q", producer_seq=1), 2_000) is None
+    assert dedup.passed("p", 5)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from pushlane.wire.errors import NotFound
 
-
 END_BITS = 12
 ENDS = [f"{n:03x}" for n in range(1 << END_BITS)]
 """How ids end: writing a whole one in hexadecimal takes three times as long."""

@@ -23,12 +23,12 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     no more is paged in until some of them are due."""
     page_messages: int = 1_000
     """Messages asked of the store in one read."""
-    segment_messages: int = 1_000
+    segment_messages: int = 500
     """Messages in one flush: one row of the store. What is read back comes a segment at a time;
     one that outgrows the processor's caches makes every message of a backlog dearer."""
     segment_bytes: int = 1 << 20
     """The same in bytes: a large row is slow to write and to repair."""
-    flushes: int = 16
+    flushes: int = 32
     """Appends of one lane under way at once: hides a replicated store's latency."""
     pending_messages: int = 50_000
     """Published messages that wait for their flush; beyond it `throttled`."""

@@ -19,7 +19,7 @@ define install-services
 @tools/install-debian redis-server redis-server
 endef
 
-.PHONY: help setup serve test check fmt bench bench-core bench-gateway sim powerloss faults crash soak services lock clean
+.PHONY: help setup serve test check fmt bench bench-core bench-gateway sim powerloss faults crash outages soak services lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -64,7 +64,7 @@ test: check $(JS_BUILT) ## check, then run all tests
 	$(call step,tests of the core: they alone must cover it)
 	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
 	$(call step,all other tests)
-	$(PY) -m pytest -n 2 --ignore=tests/dispatcher/core
+	$(PY) -m pytest -n 2 --ignore=tests/dispatcher/core --ignore=tests/outages
 	$(call step,the JavaScript SDK)
 	cd sdk_js && npm run --silent test
 	$(call step,simulation)
@@ -117,6 +117,10 @@ faults: setup ## make the disk of the embedded store fail; CASES=n of each seed,
 
 crash: setup ## kill -9 a server under load 100 times, stop it or its clients 20 times; SEED=n
 	$(PY) -m tests.crash $(if $(SEED),--seed $(SEED))
+
+outages: setup ## kill nodes of a ring of three Cassandras while it is written to
+	$(install-services)
+	$(PY) -m pytest tests/outages
 
 soak: setup ## simulate with fresh seeds for MINUTES (10), then the crashes of `make crash`
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))

@@ -70,10 +70,13 @@ class Row:
         return list(self._connection.session.execute(query, timeout=60))
 
 
-def test_a_read_repairs_what_it_names_and_nothing_else(ring: Ring) -> None:
+def test_a_read_repairs_what_it_names_and_nothing_else(
+    ring: Ring, request: pytest.FixtureRequest
+) -> None:
     """That is why the segments of a bucket that was cut off are read with their bodies."""
     address = parse(ring.url("lone").removeprefix("cassandra:"))
     connection = Connection.connect(address, QUICK)
+    request.addfinalizer(connection.close)
     row = Row(connection, ring.nodes[2].host)
     for _ in range(20):  # every two of the three are asked, sooner or later
         row.read("first, count")
@@ -88,7 +91,6 @@ def test_a_read_repairs_what_it_names_and_nothing_else(ring: Ring) -> None:
     [found] = until_read(row)
     assert found["payload"] == b"\xff"
     ring.nodes[2].start()
-    connection.close()
 
 
 def until_read(row: Row) -> list[dict[str, Any]]:

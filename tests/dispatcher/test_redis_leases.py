@@ -102,8 +102,9 @@ async def test_redis_is_killed_under_load_and_comes_back_empty(server: Redis) ->
             for number in range(100, 200):
                 await publish(r, number)
             await consumer.got(200)
+            await until(lambda: bool(numbers(r.dispatcher)["broken"]))
             found = numbers(r.dispatcher)
-            assert (found["broken"], found["trips"]) == (1, 1)
+            assert found["trips"] >= 1
             assert found["failures"] >= 3
             await consumer.ack(consumer.runs[0])
             settled = len(consumer.runs[0].messages)

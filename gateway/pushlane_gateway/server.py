@@ -177,7 +177,7 @@ def _show(metrics: Metrics, dispatcher: Dispatcher, authenticator: Authenticator
         "Times the file of API keys could not be read again.",
         lambda: authenticator.failures,
     )
-    metrics.gauges("store", "Embedded store", dispatcher.store_numbers)
+    metrics.gauges("store", "Store", dispatcher.store_numbers)
     metrics.gauges("lease_cache", "Lease cache", dispatcher.lease_numbers)
 
 

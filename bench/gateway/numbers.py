@@ -19,6 +19,8 @@ class Numbers(msgspec.Struct, omit_defaults=True):
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     max_ms: float = 0.0
+    stored_p50_ms: float = 0.0
+    """From a publish to its answer."""
     fill_rate: float = 0.0
     kib: float = 0.0
     consumers: int = 0

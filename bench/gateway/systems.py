@@ -44,10 +44,15 @@ def nothing() -> None:
     return None
 
 
+def pushlane(folder: Path) -> AbstractContextManager[Target]:
+    return serving(folder, "--data", str(folder / "data"))
+
+
 @contextmanager
-def pushlane(folder: Path) -> Iterator[Target]:
+def serving(folder: Path, *store: str) -> Iterator[Target]:
+    """A server that keeps its messages there."""
     command = [sys.executable, "-c", "from pushlane.cli import main; main()", "serve"]
-    command += ["--listen", "127.0.0.1:0", "--data", str(folder / "data")]
+    command += ["--listen", "127.0.0.1:0", *store]
     output = folder / "output.txt"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PUSHLANE_")}
 

@@ -1,5 +1,6 @@
-// How long a message takes from its publish call to the consumer's callback, one producer and one
-// consumer, at a fixed rate. Both are in this process, so that one clock tells.
+// How long a message takes from its publish call to the consumer's callback, and to the answer that
+// it is stored; one producer and one consumer, at a fixed rate. Both are in this process, so that one
+// clock tells.
 
 import { ownSeconds, seconds } from "../counters.mjs";
 import { closeAll, drained, sleep } from "../flow.mjs";
@@ -13,6 +14,7 @@ export async function latency(system, spec) {
   const seen = new Seen(total);
   const sent = new Float64Array(total);
   const took = new Float64Array(total);
+  const stored = new Float64Array(total);
   const reader = await system.consumer(queue, { credit }, (consumer, message, body) => {
     const number = numberOf(body);
     took[number] = performance.now() - sent[number];
@@ -26,12 +28,14 @@ export async function latency(system, spec) {
     sent[number] = performance.now();
     writer.publish(bodyOf(number), (error) => {
       if (error) throw new Error(`a publish failed: ${error}`);
+      stored[number] = performance.now() - sent[number];
     });
   });
   const missing = await drained(seen, pace, spec.drain_s);
   await reader.settled();
   const result = {
     ...quantiles(took.subarray(skip).sort()),
+    stored_p50_ms: quantiles(stored.subarray(skip).sort()).p50_ms,
     messages: total,
     server_cpu_s: seconds(pid) - from.server,
     client_cpu_s: ownSeconds() - from.cpu,

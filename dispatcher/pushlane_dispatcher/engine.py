@@ -22,8 +22,10 @@ import msgspec
 import trio
 
 from pushlane.wire.errors import Unavailable
+from pushlane_dispatcher.confirmer import Confirmer
 from pushlane_dispatcher.core.effects import (
     Append,
+    Confirm,
     Deliver,
     Done,
     Drop,
@@ -50,7 +52,7 @@ from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools
 from pushlane_dispatcher.transfers import Send, Transfers
 from pushlane_leases.interface import StaleEpoch
-from pushlane_storage.interface import Fenced, Outcome, PromptStore, StoreDamaged
+from pushlane_storage.interface import Fenced, FencedStore, Outcome, PromptStore, StoreDamaged
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +97,14 @@ class Engine:
             Schedule: self._spawn(self._unless_fenced(self._schedule)),
             Transfer: self._transfer,
             Published: self._answer,
+            Confirm: self._answer,
             Done: self._answer,
             Deliver: hand_over,
             Lost: hand_over,
         }
+        if isinstance(self._store, FencedStore):
+            self._do |= {Confirm: self._confirm_soon}
+            self._confirmer = Confirmer(self._store, shard.key, self._settings)
         if isinstance(self._store, PromptStore):
             self._do |= {Append: self._append_soon, Settle: self._settle_soon}
             self._prompt = self._store
@@ -375,7 +381,20 @@ class Engine:
         self.shard.transferred(transfer, stored, self._clock.now())
         self.wake()
 
-    def _answer(self, effect: Published | Done) -> None:
+    def _confirm_soon(self, effect: Confirm) -> None:
+        if self._confirmer.add(effect):
+            self._nursery.start_soon(self._confirm)
+
+    async def _confirm(self) -> None:
+        try:
+            await self._confirmer.run(self._answer)
+        except Fenced as error:
+            self._fenced(error)
+        except Undecided:
+            self.stop(Stop.UNDECIDED)
+        self.pump()
+
+    def _answer(self, effect: Published | Confirm | Done) -> None:
         ticket = effect.ticket
         if ticket.token is not None:
             self.tickets.discard(ticket)

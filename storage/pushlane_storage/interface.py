@@ -179,6 +179,15 @@ Outcome = Callable[[Exception | None], None]
 
 
 @runtime_checkable
+class FencedStore(Protocol):
+    """A store from which another process may take a shard without this one knowing."""
+
+    async def confirm(self, shard: ShardKey) -> None:
+        """Return when this process was still the shard's owner after the call began; `Fenced`."""
+        ...
+
+
+@runtime_checkable
 class PromptStore(Protocol):
     """A store that can call back: then what is written all the time needs no task that waits."""
 

@@ -245,6 +245,15 @@ class Published(Effect):
         self.ticket = ticket
 
 
+class Confirm(Effect):
+    """An extension is granted, if this is still the owner: nothing of it is stored."""
+
+    __slots__ = ("ticket",)
+
+    def __init__(self, ticket: SettleTicket) -> None:
+        self.ticket = ticket
+
+
 class Done(Effect):
     """A settle is decided, and durable as far as it succeeded."""
 

@@ -22,6 +22,7 @@ from pushlane_dispatcher.core.departures import Departures
 from pushlane_dispatcher.core.drops import Drops
 from pushlane_dispatcher.core.effects import (
     Append,
+    Confirm,
     Done,
     Effect,
     Fetch,
@@ -216,14 +217,14 @@ class Shard:
         ticket: SettleTicket, now: int,
     ) -> None:  # fmt: skip
         self.consumers.start(subscription, generation, receipts, ticket, now)
-        self._confirm(ticket)
+        self._confirm(ticket, Done(ticket))
 
     def extend(
         self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
         lease_ms: int, ticket: SettleTicket, now: int,
     ) -> None:  # fmt: skip
         self.consumers.extend(subscription, generation, receipts, lease_ms, ticket, now)
-        self._confirm(ticket)
+        self._confirm(ticket, Confirm(ticket))
 
     def ack(
         self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
@@ -243,12 +244,12 @@ class Shard:
         )  # fmt: skip
         self._answer(ticket)
 
-    def _confirm(self, ticket: SettleTicket) -> None:
+    def _confirm(self, ticket: SettleTicket, effect: Confirm | Done) -> None:
         """At once, unless it says `duplicate`: that confirms a settle, so it must be durable."""
         if ticket.duplicate:
             self._answer(ticket)
         else:
-            self._effects.append(Done(ticket))
+            self._effects.append(effect)
 
     def _answer(self, ticket: SettleTicket) -> None:
         """When everything decided so far is durable; also a duplicate's first one."""

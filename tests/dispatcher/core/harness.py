@@ -15,6 +15,7 @@ import msgspec
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import (
     Append,
+    Confirm,
     Deliver,
     Done,
     Drop,
@@ -197,7 +198,7 @@ class Rig:
                     self.lost += effect.receipts
                 case Published():
                     self.published.append(effect.ticket)
-                case Done():
+                case Confirm() | Done():
                     self.done.append(effect.ticket)
                 case Remember():
                     assert self.cached

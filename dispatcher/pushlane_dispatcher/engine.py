@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -23,6 +24,7 @@ import trio
 
 from pushlane.wire.errors import Unavailable
 from pushlane_dispatcher.confirmer import Confirmer
+from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS
 from pushlane_dispatcher.core.effects import (
     Append,
     Confirm,
@@ -46,12 +48,14 @@ from pushlane_dispatcher.core.effects import (
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.courier import Courier, hand_over
 from pushlane_dispatcher.crowd import Crowd
+from pushlane_dispatcher.mark_cache import MarkCache
 from pushlane_dispatcher.reader import Reader
 from pushlane_dispatcher.repeat import Undecided, never, until_decided, until_done
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools
 from pushlane_dispatcher.transfers import Send, Transfers
 from pushlane_leases.interface import StaleEpoch
+from pushlane_storage.bucket import Bucket
 from pushlane_storage.interface import Fenced, FencedStore, Outcome, PromptStore, StoreDamaged
 
 log = logging.getLogger(__name__)
@@ -66,9 +70,12 @@ class Engine:
         self._store = tools.store
         self._clock = tools.clock
         self._settings = tools.settings
-        self._courier = None
+        self._courier = self._marks = None
         if tools.leases is not None:
             self._courier = Courier(shard, tools.leases, tools.settings)
+            if tools.leases.instant is None:  # else it would not outlive this process
+                most = tools.settings.cached_marks
+                self._marks = MarkCache(tools.leases, shard.key, shard.epoch, most)
         self._reader = Reader(shard.key, tools)
         self._transfers = Transfers(send)
         self._tidying: deque[Mark | Drop] = deque()
@@ -233,10 +240,7 @@ class Engine:
     # Writing
 
     def _append_soon(self, append: Append) -> None:
-        def stored() -> None:
-            self.shard.appended(append, self._clock.now())
-
-        outcome = self._outcome(stored, self._append, append)
+        outcome = self._outcome(partial(self._appended, append), self._append, append)
         self._prompt.append_soon(self.shard.key, append.segment, append.opens, outcome)
 
     def _settle_soon(self, settle: Settle) -> None:
@@ -278,8 +282,13 @@ class Engine:
             await self._store.append(shard.key, append.segment, append.opens)
 
         if await self._decide(write, undo, failed):
-            shard.appended(append, self._clock.now())
+            self._appended(append)
         self.pump()
+
+    def _appended(self, append: Append) -> None:
+        self.shard.appended(append, self._clock.now())
+        if self._marks is not None:
+            self._marks.stored(append.segment)
 
     async def _settle(self, settle: Settle, failed: Exception | None = None) -> None:
         async def write() -> None:
@@ -320,6 +329,9 @@ class Engine:
             except Fenced as error:
                 self._fenced(error)
                 return
+            except StaleEpoch as error:
+                self._stale(error)
+                return
             self._tidying.popleft()
         self.pump()
 
@@ -328,10 +340,16 @@ class Engine:
         try:
             if isinstance(effect, Mark):
                 await self._store.mark_bucket(self.shard.key, effect.bucket)
+                await self._cache_marks(effect.bucket)
             else:
                 await self._store.drop_bucket(self.shard.key, effect.key)
         except StoreDamaged as error:  # what the bucket holds can be served all the same
             log.error("%s: a bucket stays as it is: %s", self.shard.key, error)
+
+    async def _cache_marks(self, bucket: Bucket) -> None:
+        if self._marks is not None and bucket.closed:
+            window = max(self.shard.config.dedup_window_ms, TRANSFER_WINDOW_MS)
+            await self._marks.closed(bucket, window)
 
     # Reading
 

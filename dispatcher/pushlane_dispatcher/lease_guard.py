@@ -66,6 +66,18 @@ class LeaseGuard:
     async def release(self, shard: str, epoch: int, receipts: Sequence[ReceiptRun]) -> bool:
         return await self._tell(lambda: self._cache.release(shard, epoch, receipts))
 
+    async def remember(
+        self, shard: str, epoch: int, marks: Sequence[tuple[str, bytes]], ttl_ms: int
+    ) -> bool:
+        now = self._clock.wall()
+        return await self._tell(lambda: self._cache.remember(shard, epoch, marks, ttl_ms, now))
+
+    async def recall(self, shard: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Empty when the cache can't say."""
+        now = self._clock.wall()
+        ask = self._ask(lambda: self._cache.recall(shard, names, now), self._claim_timeout)
+        return await ask or {}
+
     async def _tell(self, call: Callable[[], Awaitable[None]]) -> bool:
         async def told() -> bool:
             await call()

@@ -24,6 +24,7 @@ from pushlane_dispatcher.core.recovery import (
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.wanted_marks import wanted_marks
 from pushlane_dispatcher.courier import cache_name
+from pushlane_dispatcher.mark_cache import recall
 from pushlane_dispatcher.repeat import until_decided
 from pushlane_dispatcher.tools import Tools
 from pushlane_leases.interface import LeaseRun
@@ -99,7 +100,12 @@ async def _read_marks(
     wanted = {row.key: row for row in wanted_marks(recovered, dedup_window_ms, wall, keep)}
 
     async def take_in(bucket: BucketKey) -> None:
-        remember(recovered, wanted[bucket], await tools.store.heads(key, bucket))
+        heads = None
+        if tools.leases is not None and tools.leases.instant is None:
+            heads = await recall(tools.leases, key, wanted[bucket])
+        if heads is None:
+            heads = await tools.store.heads(key, bucket)
+        remember(recovered, wanted[bucket], heads)
 
     await read_all(take_in, wanted, tools.settings.recovery_reads)
 

@@ -41,6 +41,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     catch_ups: int = 100
     """Shards at once that tell a cache what it missed, every `cache_ms`: one that is just back
     is not to be overrun."""
+    cached_marks: int = 20_000
+    """Dedup marks of a bucket that the cache is given; those of one with more are read from the
+    store. As many as a bucket has messages: a megabyte."""
     forgets: int = 1_000
     """Ended receipts that wait while deliveries go first."""
 
@@ -59,6 +62,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Reads of one recovering shard under way at once."""
     open_ms: int = 60_000
     """How long an opening may take, with its wait for the slot and its reads."""
+    compare_ms: int = 3_000
+    """How often the slots' rows are compared with what is served, where others could take one."""
     claims: int = 3
     """How often a slot is claimed for one opening before that fails."""
     queue_rows: int = 10_000

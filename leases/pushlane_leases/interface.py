@@ -79,13 +79,13 @@ class LeaseCache(Protocol):
         ...
 
     async def remember(
-        self, shard: str, epoch: int, marks: Sequence[tuple[str, str]], ttl_ms: int, now: int
+        self, shard: str, epoch: int, marks: Sequence[tuple[str, bytes]], ttl_ms: int, now: int
     ) -> None:
-        """Keep dedup ids (id → message id) for a while."""
+        """Keep dedup marks, packed by the caller, for a while: each lot under a name."""
         ...
 
-    async def recall(self, shard: str, ids: Sequence[str], now: int) -> dict[str, str]:
-        """Those of the dedup ids that are remembered, with their message ids."""
+    async def recall(self, shard: str, names: Sequence[str], now: int) -> dict[str, bytes]:
+        """Those of the lots that are remembered."""
         ...
 
     async def put_queue(self, tenant: str, name: str, row: bytes, ttl_ms: int, now: int) -> None:

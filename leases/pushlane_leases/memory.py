@@ -27,8 +27,8 @@ class LeaseLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Whose epoch is known: far more than a node serves; the one claimed longest ago goes."""
     runs: int = 100_000
     """Ten full credits of subscriptions that settle at random; less than 300 bytes each."""
-    marks: int = 200_000
-    """Dedup ids: a window of five minutes at 650 publishes a second; storage knows the rest."""
+    marks: int = 1_000
+    """Lots of dedup marks, of a bucket each: up to a megabyte; storage knows the rest."""
     queues: int = 10_000
     """Queue rows: a miss costs one read of the store."""
 
@@ -91,7 +91,7 @@ class LeaseTable:
         self.limits = LeaseLimits() if limits is None else limits
         self._shards: dict[str, ShardLeases] = {}  # claimed longest ago first
         self._runs = 0
-        self._marks: Expiring[tuple[str, str], str] = Expiring(self.limits.marks)
+        self._marks: Expiring[tuple[str, str], bytes] = Expiring(self.limits.marks)
         self._queues: Expiring[tuple[str, str], bytes] = Expiring(self.limits.queues)
         self._forgotten_shards = 0
         self._forgotten_runs = 0
@@ -124,15 +124,15 @@ class LeaseTable:
         self._shrink()
 
     def remember(
-        self, shard: str, epoch: int, marks: Sequence[tuple[str, str]], ttl_ms: int, now: int
+        self, shard: str, epoch: int, marks: Sequence[tuple[str, bytes]], ttl_ms: int, now: int
     ) -> None:
         self._owned(shard, epoch)
         keys = list(zip(repeat(shard), map(itemgetter(0), marks)))
-        self._marks.put(keys, [message for _, message in marks], now + ttl_ms)
+        self._marks.put(keys, [lot for _, lot in marks], now + ttl_ms)
 
-    def recall(self, shard: str, ids: Sequence[str], now: int) -> dict[str, str]:
-        found = ((id, self._marks.get((shard, id), now)) for id in ids)
-        return {id: message for id, message in found if message is not None}
+    def recall(self, shard: str, names: Sequence[str], now: int) -> dict[str, bytes]:
+        found = ((name, self._marks.get((shard, name), now)) for name in names)
+        return {name: lot for name, lot in found if lot is not None}
 
     def put_queue(self, tenant: str, name: str, row: bytes, ttl_ms: int, now: int) -> None:
         self._queues.put([(tenant, name)], [row], now + ttl_ms)
@@ -195,12 +195,12 @@ class MemoryLeases:
         (await self._reach()).release(shard, epoch, receipts)
 
     async def remember(
-        self, shard: str, epoch: int, marks: Sequence[tuple[str, str]], ttl_ms: int, now: int
+        self, shard: str, epoch: int, marks: Sequence[tuple[str, bytes]], ttl_ms: int, now: int
     ) -> None:
         (await self._reach()).remember(shard, epoch, marks, ttl_ms, now)
 
-    async def recall(self, shard: str, ids: Sequence[str], now: int) -> dict[str, str]:
-        return (await self._reach()).recall(shard, ids, now)
+    async def recall(self, shard: str, names: Sequence[str], now: int) -> dict[str, bytes]:
+        return (await self._reach()).recall(shard, names, now)
 
     async def put_queue(self, tenant: str, name: str, row: bytes, ttl_ms: int, now: int) -> None:
         (await self._reach()).put_queue(tenant, name, row, ttl_ms, now)

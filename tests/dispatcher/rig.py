@@ -167,7 +167,7 @@ class PromptScriptedStore(ScriptedStore):
 class ScriptedLeases(MemoryLeases):
     def __init__(self, table: LeaseTable | None = None) -> None:
         super().__init__(table)
-        self.script = Script(self, ("claim", "grant", "release"))
+        self.script = Script(self, ("claim", "grant", "release", "remember", "recall"))
 
 
 class Consumer:

@@ -38,7 +38,7 @@ class LeaseConformance:
         with pytest.raises(StaleEpoch):
             await leases.release(shard, 2, [ReceiptRun("p", 1, 1)])
         with pytest.raises(StaleEpoch):
-            await leases.remember(shard, 2, [("d", "id")], 1_000, NOW)
+            await leases.remember(shard, 2, [("d", b"id")], 1_000, NOW)
         assert await out(leases, shard, epoch=3) == [1]
         assert await leases.recall(shard, ["d"], NOW) == {}
 
@@ -52,7 +52,7 @@ class LeaseConformance:
         elif call == "release":
             await leases.release(shard, 2, [ReceiptRun("p", 1, 1)])
         else:
-            await leases.remember(shard, 2, [("d", "id")], 1_000, NOW)
+            await leases.remember(shard, 2, [("d", b"id")], 1_000, NOW)
         with pytest.raises(StaleEpoch):
             await leases.grant(shard, 1, [run(2)])
 
@@ -70,13 +70,13 @@ class LeaseConformance:
         self, leases: LeaseCache, reopen: Reopen, shard: str, tenant: str
     ) -> None:
         await leases.grant(shard, 3, [run(1, 3)])
-        await leases.remember(shard, 3, [("d", "id")], LEASE_MS, NOW)
+        await leases.remember(shard, 3, [("d", b"id")], LEASE_MS, NOW)
         await leases.put_queue(tenant, "orders", b"row", LEASE_MS, NOW)
         leases = await reopen()
         with pytest.raises(StaleEpoch):
             await leases.claim(shard, 2, NOW)
         assert await out(leases, shard, epoch=4) == [1, 2, 3]
-        assert await leases.recall(shard, ["d"], NOW) == {"d": "id"}
+        assert await leases.recall(shard, ["d"], NOW) == {"d": b"id"}
         assert await leases.get_queue(tenant, "orders", NOW) == b"row"
 
     # Grants
@@ -208,15 +208,15 @@ class LeaseConformance:
     async def test_ids_are_remembered_with_their_messages(
         self, leases: LeaseCache, shard: str
     ) -> None:
-        marks = [("a", "id-1"), ("ž ☹", "id-2"), ("", "id-3")]
+        marks = [("a", b"id-1"), ("ž ☹", b"id-2"), ("", b"id-3")]
         await leases.remember(shard, 1, marks, LEASE_MS, NOW)
         assert await leases.recall(shard, ["a", "b", "ž ☹", ""], NOW) == dict(marks)
         assert await leases.recall(shard, [], NOW) == {}
         assert await leases.recall(shard + "x", ["a"], NOW) == {}
 
     async def test_ids_are_forgotten_after_their_time(self, leases: LeaseCache, shard: str) -> None:
-        await leases.remember(shard, 1, [("a", "id-1"), ("b", "id-2")], 10_000, NOW)
-        await leases.remember(shard, 1, [("c", "id-3"), ("b", "id-2")], 20_000, NOW + 5_000)
+        await leases.remember(shard, 1, [("a", b"id-1"), ("b", b"id-2")], 10_000, NOW)
+        await leases.remember(shard, 1, [("c", b"id-3"), ("b", b"id-2")], 20_000, NOW + 5_000)
         ids = ["a", "b", "c"]
         assert sorted(await leases.recall(shard, ids, NOW + 9_999)) == ["a", "b", "c"]
         assert sorted(await leases.recall(shard, ids, NOW + 10_001)) == ["b", "c"]

@@ -26,6 +26,7 @@ TICK_MS = 7_001
 
 shards = st.sampled_from(["x", "y"])
 ids = st.sampled_from(["a", "b", "c"])
+lots = st.binary(max_size=3)
 stale = st.sampled_from([False, False, False, True])
 ttls = st.sampled_from([20_000, 40_000, 60_000])
 prefixes = st.sampled_from(["p", "q"])
@@ -50,7 +51,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.now = NOW
         self.epochs: dict[str, int] = {"x": 1, "y": 1}
         self.out: dict[str, dict[Receipt, LeaseRun]] = {"x": {}, "y": {}}
-        self.marks: dict[tuple[str, str], tuple[str, int]] = {}
+        self.marks: dict[tuple[str, str], tuple[bytes, int]] = {}
         self.queues: dict[str, tuple[bytes, int]] = {}
 
     def teardown(self) -> None:
@@ -107,8 +108,8 @@ class LeaseMachine(RuleBasedStateMachine):
                 for n in range(low, high + 1):
                     self.out[shard].pop((prefix, n), None)
 
-    @rule(shard=shards, stale=stale, marks=st.lists(st.tuples(ids, ids), max_size=3), ttl=ttls)
-    def remember(self, shard: str, stale: bool, marks: list[tuple[str, str]], ttl: int) -> None:
+    @rule(shard=shards, stale=stale, marks=st.lists(st.tuples(ids, lots), max_size=3), ttl=ttls)
+    def remember(self, shard: str, stale: bool, marks: list[tuple[str, bytes]], ttl: int) -> None:
         self.as_owner(self.leases.remember, shard, stale, marks, ttl, self.now)
         if not stale:
             for id, message in marks:
@@ -117,7 +118,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(shard=shards, asked=st.lists(ids))
     def recall(self, shard: str, asked: list[str]) -> None:
         found = self.portal.call(self.leases.recall, self.salt + shard, asked, self.now)
-        known = {id: self.marks.get((shard, id), ("", 0)) for id in asked}
+        known = {id: self.marks.get((shard, id), (b"", 0)) for id in asked}
         assert found == {id: message for id, (message, end) in known.items() if end > self.now}
 
     @rule(name=ids, row=st.binary(max_size=3), ttl=ttls)

@@ -108,8 +108,8 @@ class TestLimits:
 
     def test_marks(self) -> None:
         table = LeaseTable(LeaseLimits(marks=8))
-        table.remember("s", 1, [(str(n), "id") for n in range(8)], 1_000, NOW)
-        table.remember("t", 1, [("0", "id")], 500, NOW)
+        table.remember("s", 1, [(str(n), b"id") for n in range(8)], 1_000, NOW)
+        table.remember("t", 1, [("0", b"id")], 500, NOW)
         assert table.forgotten.marks == 2
         assert table.recall("t", ["0"], NOW) == {}
         assert len(table.recall("s", [str(n) for n in range(8)], NOW)) == 7

@@ -74,29 +74,29 @@ class RedisLeases:
         ]
         await self._own(shard, epoch, commands)
 
-    # Dedup ids
+    # Dedup marks
 
     async def remember(
-        self, shard: str, epoch: int, marks: Sequence[tuple[str, str]], ttl_ms: int, now: int
+        self, shard: str, epoch: int, marks: Sequence[tuple[str, bytes]], ttl_ms: int, now: int
     ) -> None:
         limits = self.limits
         commands = []
         for chunk in _chunks(marks, limits.chunk):
-            keys = (epoch_key(shard), *(mark_key(shard, dedup) for dedup, _ in chunk))
-            values = (encode_value(message.encode(), now + ttl_ms) for _, message in chunk)
+            keys = (epoch_key(shard), *(mark_key(shard, name) for name, _ in chunk))
+            values = (encode_value(lot, now + ttl_ms) for _, lot in chunk)
             ttl = ttl_ms + limits.grace_ms
             commands.append(_script(REMEMBER, keys, epoch, max(limits.epoch_ms, ttl), ttl, *values))
         await self._own(shard, epoch, commands)
 
-    async def recall(self, shard: str, ids: Sequence[str], now: int) -> dict[str, str]:
+    async def recall(self, shard: str, names: Sequence[str], now: int) -> dict[str, bytes]:
         commands: list[Command] = [
-            ("MGET", *(mark_key(shard, dedup) for dedup in chunk))
-            for chunk in _chunks(ids, self.limits.chunk)
+            ("MGET", *(mark_key(shard, name) for name in chunk))
+            for chunk in _chunks(names, self.limits.chunk)
             if chunk
         ]
         entries = [entry for reply in await self._pipe.ask(commands) for entry in reply]
-        found = zip(ids, (decode_value(entry, now) for entry in entries), strict=True)
-        return {dedup: message.decode() for dedup, message in found if message is not None}
+        found = zip(names, (decode_value(entry, now) for entry in entries), strict=True)
+        return {name: lot for name, lot in found if lot is not None}
 
     # Queue rows
 

@@ -23,8 +23,8 @@ def runs_key(shard: str) -> str:
     return f"{{pl/{quote(shard)}}}:runs"
 
 
-def mark_key(shard: str, dedup: str) -> str:
-    return f"{{pl/{quote(shard)}}}:dedup:{_quote(dedup)}"
+def mark_key(shard: str, name: str) -> str:
+    return f"{{pl/{quote(shard)}}}:dedup:{_quote(name)}"
 
 
 def queue_key(tenant: str, name: str) -> str:

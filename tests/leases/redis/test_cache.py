@@ -34,7 +34,7 @@ async def fill(leases: LeaseCache, shard: str = "queue/0") -> None:
     await leases.claim(shard, 1, NOW)
     await leases.grant(shard, 1, [run(1, 10, deadline=deadline), run(1, prefix="q")])
     await leases.release(shard, 1, [ReceiptRun("p", 5, 5), ReceiptRun("q", 1, 1)])
-    await leases.remember(shard, 1, [("a", "id-1"), ("b {x}", "id-2")], HOUR_MS, NOW)
+    await leases.remember(shard, 1, [("a", b"id-1"), ("b {x}", b"id-2")], HOUR_MS, NOW)
     await leases.put_queue("default", "orders", b"row", HOUR_MS, NOW)
 
 
@@ -127,7 +127,7 @@ async def test_two_owners(server: Redis) -> None:
         for call in (
             old.grant("s", 4, [run(6)]),
             old.release("s", 4, [ReceiptRun("p", 1, 5)]),
-            old.remember("s", 4, [("a", "b")], 1_000, NOW),
+            old.remember("s", 4, [("a", b"b")], 1_000, NOW),
             old.claim("s", 4, NOW),
         ):
             with pytest.raises(StaleEpoch, match="s: epoch 4, the owner's is 5"):
@@ -146,7 +146,7 @@ async def test_large_calls_are_cut_into_chunks(server: Redis) -> None:
         assert by_receipt(await leases.claim("s", 1, NOW)) == by_receipt(runs)
         await leases.release("s", 1, [ReceiptRun("p", n, n) for n in range(0, 100, 2)])
         assert len(await leases.claim("s", 1, NOW)) == 50
-        marks = [(f"a{n}", f"id-{n}") for n in range(35)]
+        marks = [(f"a{n}", b"id-%d" % n) for n in range(35)]
         await leases.remember("s", 1, marks, 1_000, NOW)
         assert await leases.recall("s", [name for name, _ in marks], NOW) == dict(marks)
 

@@ -46,7 +46,7 @@ async def test_a_flush_in_the_middle_is_noticed_once(
         elif call == "release":
             await leases.release("s", 1, [ReceiptRun("p", 9, 9)])
         else:
-            await leases.remember("s", 1, [("a", "b")], 1_000, NOW)
+            await leases.remember("s", 1, [("a", b"b")], 1_000, NOW)
 
     await leases.claim("s", 1, NOW)
     await once()

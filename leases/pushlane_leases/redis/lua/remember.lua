@@ -1,4 +1,4 @@
--- Keep dedup ids, KEYS[2] on, with their values, ARGV[4] on, for ARGV[3] ms.
+-- Keep lots of dedup marks, KEYS[2] on, with their values, ARGV[4] on, for ARGV[3] ms.
 local owner = newer_owner()
 if owner then
   return owner

@@ -348,8 +348,8 @@ class Engine:
 
     async def _cache_marks(self, bucket: Bucket) -> None:
         if self._marks is not None and bucket.closed:
-            window = max(self.shard.config.dedup_window_ms, TRANSFER_WINDOW_MS)
-            await self._marks.closed(bucket, window)
+            own = self.shard.config.dedup_window_ms
+            await self._marks.closed(bucket, TRANSFER_WINDOW_MS if bucket.marks.transfers else own)
 
     # Reading
 

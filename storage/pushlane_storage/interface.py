@@ -188,6 +188,15 @@ class FencedStore(Protocol):
 
 
 @runtime_checkable
+class SharedStore(Protocol):
+    """A store of several processes, one of which may take slots that another one claimed."""
+
+    async def lost_slots(self) -> list[tuple[int, int]]:
+        """Slots that this process claimed and others have by now, each with its own last epoch."""
+        ...
+
+
+@runtime_checkable
 class PromptStore(Protocol):
     """A store that can call back: then what is written all the time needs no task that waits."""
 

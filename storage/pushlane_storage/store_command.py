@@ -1,4 +1,5 @@
-"""`pushlane store`: backup and restore of the embedded store, the tables of a replicated one.
+"""`pushlane store`: backup and restore of the embedded store, the tables of a replicated one,
+copies from one to the other.
 
 Exit status: 0 done; 1 it failed half-way, and left nothing that could be used; 2 it can't be done
 like this, and nothing was touched; 3 done, but some of what the store holds is damaged.
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 FAILED, REFUSED, DAMAGED = 1, 2, 3
 
-store = App(name="store", help="Back up and restore the embedded store; migrate Cassandra's.")
+store = App(
+    name="store",
+    help="Back up and restore the embedded store; migrate Cassandra's; copy one into the other.",
+)
 
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 
@@ -130,6 +134,37 @@ def migrate(url: str, /, *, json: Json = False) -> None:
         print(f"keyspace {address.keyspace} has version {now} already")
     else:
         print(f"keyspace {address.keyspace} has version {now} now, it had {before}")
+
+
+@store.command
+def copy(source: str, target: str, /, *, dry_run: bool = False, json: Json = False) -> None:
+    """Copy a store into an empty one, of the same kind or another: to move to Cassandra, or back.
+
+    Everything goes over: queues with their configuration, messages with their order, keys, delays
+    and attempts, what was acked, what makes a repeated publish known. Both sides are read again and
+    compared before servers may use the copy. The copy goes on with far greater epochs, so message
+    ids and fences are never given out twice: serve it instead of the source, not beside it.
+
+    No server may use either side meanwhile. A copy that was stopped, however, goes on when the same
+    command is run again; until it is finished no server opens its target.
+
+    Exit status: 0 done (or done before), 1 failed half-way (run it again), 2 refused, 3 done, but
+    the source has damaged rows: they were copied as they are.
+
+    Parameters
+    ----------
+    source
+        The store to copy: sqlite:DIR or cassandra://HOST[,HOST…][:PORT]/KEYSPACE.
+    target
+        Where to: a folder that is not there yet or is empty, or a keyspace likewise.
+    dry_run
+        Say what would be copied, or why it would be refused, and change nothing.
+    json
+        Print what was copied as JSON: counts, and a checksum for each shard.
+    """
+    from pushlane_storage.copy.command import run
+
+    run(source, target, dry_run=dry_run, json=json)
 
 
 def folder_of(data: str) -> Path:

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from pushlane_storage.cassandra.address import Address, BadAddress, parse
+from pushlane_storage.cassandra.limits import Limits as CassandraLimits
 from pushlane_storage.interface import Store
 from pushlane_storage.memory import MemoryStore
+from pushlane_storage.sqlite.limits import Limits as SqliteLimits
 from pushlane_storage.sqlite.store import SqliteStore
 
 
@@ -25,32 +28,53 @@ def shown(url: str) -> str:
     return re.sub(r"(//[^:@/]*):.*@", r"\1:***@", url)
 
 
-async def open_store(url: str) -> Store:
+class StoreLimits(NamedTuple):
+    """The bounds of whichever store it is; None: its own defaults."""
+
+    sqlite: SqliteLimits | None = None
+    cassandra: CassandraLimits | None = None
+
+
+DEFAULT_LIMITS = StoreLimits()
+Opener = Callable[[str, str, StoreLimits], Awaitable[Store]]
+
+
+async def open_store(url: str, limits: StoreLimits = DEFAULT_LIMITS) -> Store:
     """The store that a URL names; `BadStoreUrl`, or what the back end says, when it can't be."""
-    scheme, colon, rest = url.partition(":")
-    opener = _OPENERS.get(scheme) if colon else None
-    if opener is None:
-        raise BadStoreUrl(url, f"unknown scheme {scheme!r}" if colon else "it has no scheme")
-    return await opener(url, rest)
+    return await _opener(url)(url, url.partition(":")[2], limits)
 
 
-async def _memory(url: str, rest: str) -> Store:
+def probe_store(url: str, limits: StoreLimits = DEFAULT_LIMITS) -> list[tuple[str, str, str]]:
+    """A look from outside at a store that others serve: (what, `ok` or so, found). It blocks.
+
+    Nothing for those that a process has to itself; `BadStoreUrl`. Changes nothing.
+    """
+    _opener(url)
+    if not url.startswith("cassandra:"):
+        return []
+    address = parse_cassandra(url)
+    from pushlane_storage.cassandra.probe import probe
+
+    return [*probe(address, limits.cassandra)]
+
+
+async def _memory(url: str, rest: str, _: StoreLimits) -> Store:
     if rest:
         raise BadStoreUrl(url, "nothing comes after memory:")
     return MemoryStore()
 
 
-async def _sqlite(url: str, rest: str) -> Store:
+async def _sqlite(url: str, rest: str, limits: StoreLimits) -> Store:
     if not rest or "\0" in rest:
         raise BadStoreUrl(url, "a folder comes after sqlite:")
-    return await SqliteStore.open(rest)
+    return await SqliteStore.open(rest, limits.sqlite)
 
 
-async def _cassandra(url: str, _: str) -> Store:
+async def _cassandra(url: str, _: str, limits: StoreLimits) -> Store:
     address = parse_cassandra(url)
     from pushlane_storage.cassandra.store import CassandraStore
 
-    return await CassandraStore.open(address)
+    return await CassandraStore.open(address, limits.cassandra)
 
 
 def parse_cassandra(url: str) -> Address:
@@ -64,7 +88,15 @@ def parse_cassandra(url: str) -> Address:
         raise BadStoreUrl(url, str(error)) from None
 
 
-_OPENERS: dict[str, Callable[[str, str], Awaitable[Store]]] = {
+def _opener(url: str) -> Opener:
+    scheme, colon, _ = url.partition(":")
+    opener = _OPENERS.get(scheme) if colon else None
+    if opener is None:
+        raise BadStoreUrl(url, f"unknown scheme {scheme!r}" if colon else "it has no scheme")
+    return opener
+
+
+_OPENERS: dict[str, Opener] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "cassandra": _cassandra,

@@ -13,9 +13,9 @@ import trio
 from pushlane.wire.errors import Unavailable
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_storage.damage import Damage
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
-from pushlane_storage.sqlite.quarantine import Damage
 from tests.dispatcher.rig import START, Consumer
 from tests.storage.backends import fast_folder
 from tests.storage.sqlite.tools import Opened, until

@@ -19,12 +19,12 @@ from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.dispatcher import open_dispatcher
 from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_storage.damage import Damage
 from pushlane_storage.history import event as history
 from pushlane_storage.history.checker import Checker
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.sqlite.limits import Limits
-from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.sqlite.store import SqliteStore
 from tests.powerloss.backups import BackupJudge, Made
 from tests.powerloss.clients import Book, Consumer, publish

@@ -102,7 +102,7 @@ class Witness(Store):
                 for mark in existing_marks(found.row, rows.heads.get(found.row.key, ()))
                 if mark.dedup is not None and mark.dedup.startswith(TRANSFER)
             ]
-            bodies = await self.store.messages(shard, found.row.key, arrived)
+            bodies = await self._read_bodies(shard, found.row.key, arrived)
             assert list(bodies) == arrived, f"the store lost some of {arrived}"
             for seq in arrived:
                 self._tell(self._moved(shard, found.row.key.lane, seq, bodies[seq]))
@@ -121,10 +121,18 @@ class Witness(Store):
             for low, high in state.settled.gaps(first, first + found.row.count - 1):
                 self._live[shard][lane].update(span(low, high))
 
+    async def _read_bodies(
+        self, shard: ShardKey, key: BucketKey, seqs: Sequence[int]
+    ) -> dict[int, Message]:
+        return await self.store.messages(shard, key, seqs)
+
     # Writing
 
     async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
         await self.store.append(shard, segment, opens)
+        self._appended(shard, segment)
+
+    def _appended(self, shard: ShardKey, segment: Segment) -> None:
         lane = segment.bucket.lane
         self._live[shard][lane].update(span(segment.first, segment.last))
         for seq, message in enumerate(segment.messages, segment.first):
@@ -132,6 +140,9 @@ class Witness(Store):
 
     async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
         await self.store.settle(shard, rows)
+        self._settled(shard, rows)
+
+    def _settled(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
         # A purge ends what the rest of its flush did not: it comes last.
         for row in sorted(rows, key=lambda row: row.bucket == CONTROL):
             self._tell(self._events(shard, row))

@@ -8,6 +8,8 @@ whole argument.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.cassandra import rows, stamps
 from pushlane_storage.cassandra.crowd import gather
@@ -24,12 +26,18 @@ from pushlane_storage.cassandra.ring import (
     read_all,
     read_row,
 )
-from pushlane_storage.cassandra.slots import Claim, Slots
+from pushlane_storage.cassandra.slots import Claim
 from pushlane_storage.cassandra.tables import BUCKETS, SEGMENTS, SETTLEMENTS, SKIPS
 
 
+class Claims(Protocol):
+    """What this process owns, if anything."""
+
+    def find(self, shard: ShardKey) -> Claim | None: ...
+
+
 class Buckets:
-    def __init__(self, ring: Ring, places: Places, slots: Slots, limits: Limits) -> None:
+    def __init__(self, ring: Ring, places: Places, slots: Claims, limits: Limits) -> None:
         self._ring = ring
         self._places = places
         self._slots = slots

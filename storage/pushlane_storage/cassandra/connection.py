@@ -28,9 +28,11 @@ RECONNECT_SECONDS = (0.5, 10.0)
 IDLE_BEAT_SECONDS = 5
 """How often an idle connection is tried, so that a node that hangs is noticed."""
 
-SECOND_SECONDS = 1.0
-"""How long a node may take before another one is asked as well: one that hangs is not noticed
-sooner, and holds up what it was asked."""
+SECOND_SECONDS = 0.5
+"""How long a node may take before another one is asked as well."""
+SUSPECT_SECONDS = 15.0
+"""How long a node that left a request unanswered is asked last: until then its heartbeat has told
+whether it hangs (`IDLE_BEAT_SECONDS`, three times)."""
 
 
 class Connection:
@@ -40,6 +42,7 @@ class Connection:
         self.address = address
         self.cluster = cluster
         self.session = session
+        self._wary = cluster.profile_manager.default.load_balancing_policy
         self._prepared: dict[str, Any] = {}
         self._preparing = Lock()
 
@@ -87,7 +90,9 @@ class Connection:
         query.consistency_level = level
         query.serial_consistency_level = serial
         query.is_idempotent = repeatable
-        return self.session.execute_async(query)
+        future = self.session.execute_async(query)
+        self._wary.watch(future)
+        return future
 
     def _prepare(self, text: str) -> Any:
         prepared = self._prepared.get(text)
@@ -118,8 +123,11 @@ def make_cluster(address: Address, limits: Limits) -> Cluster:
     )
     from cassandra.query import dict_factory
 
+    from pushlane_storage.cassandra.wary import Wary
+
+    near = TokenAwarePolicy(DCAwareRoundRobinPolicy(address.dc or ""))
     profile = ExecutionProfile(
-        load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(address.dc or "")),
+        load_balancing_policy=Wary(near, SUSPECT_SECONDS),
         retry_policy=FallthroughRetryPolicy(),  # we know what may be repeated, and what was sent
         speculative_execution_policy=ConstantSpeculativeExecutionPolicy(SECOND_SECONDS, 1),
         request_timeout=limits.request_ms / 1000,

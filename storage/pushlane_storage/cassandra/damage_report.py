@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 
 from pushlane_storage.bucket import BucketKey, ShardKey
-from pushlane_storage.sqlite.quarantine import Damage
-from pushlane_storage.sqlite.segment_rows import StoredSegment
+from pushlane_storage.damage import Damage
+from pushlane_storage.stored_segment import StoredSegment
 
 log = logging.getLogger(__name__)
 

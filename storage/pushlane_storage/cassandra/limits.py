@@ -4,6 +4,8 @@ import msgspec
 
 MIB = 1 << 20
 DAY_SECONDS = 86_400
+CASSANDRA_TTL = 20 * 365 * DAY_SECONDS
+"""More than this Cassandra refuses."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,13 +35,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Lightweight transactions
     decisions: int = 8
-    """How often one is tried and read again before its outcome stays unknown."""
+    """How often a lightweight transaction is tried and read again before its outcome stays
+    unknown."""
 
     # Owners
     beat_ms: int = 3_000
     """How often a process shows that it is alive."""
     judge_ms: int = 10_000
-    """How long its heartbeat stands still before another process may fence it."""
+    """How long its heartbeat stands still before another process may fence it: at least twice
+    `beat_ms`. A server that was killed is missed for this long; one that stands still for longer
+    loses its slots. The same for all servers of a keyspace."""
     poll_ms: int = 500
     """How often a heartbeat is looked at meanwhile."""
     close_ms: int = 10_000
@@ -60,6 +65,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     least_ttl: int = DAY_SECONDS
     """Seconds that a row is kept at least, however short the retention: it is for cleaning only."""
     most_ttl: int = 10 * 365 * DAY_SECONDS
-    """Cassandra's own limit is 20 years."""
+    """Seconds that a row is kept at the most. Cassandra's own limit is 20 years."""
     usage_days: int = 400
     """Days that one read of usage may span."""
+
+    def __post_init__(self) -> None:
+        if self.judge_ms < 2 * self.beat_ms:
+            raise ValueError("judge_ms is less than twice beat_ms: it would fence who is alive")
+        if not self.least_ttl <= self.most_ttl <= CASSANDRA_TTL:
+            raise ValueError(f"it must be least_ttl <= most_ttl <= {CASSANDRA_TTL} (20 years)")

@@ -19,7 +19,7 @@ from pushlane_storage.cassandra.node import Node
 from pushlane_storage.cassandra.ring import Ring
 from pushlane_storage.cassandra.slots import Slots
 from pushlane_storage.cassandra.watch import Watches
-from pushlane_storage.interface import StoreError
+from pushlane_storage.interface import Fenced, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +67,12 @@ class Membership:
                 async with trio.open_nursery() as self._nursery:
                     self.watches = Watches(self._ring, self._decisions, self._limits, self._nursery)
                     self.slots = Slots(
+                        self._ring,
                         self._decisions,
                         self.watches,
                         self.current,
                         self._dc,
-                        self._limits.decisions,
+                        self._limits,
                         self._randbytes,
                     )
                     started.set()
@@ -105,6 +106,14 @@ class Membership:
                 self._past_beats += old.beats
                 old.stop()
             return self.node
+
+    async def lost_slots(self) -> list[tuple[int, int]]:
+        """What this process claimed and others have by now. Fenced, it goes on as a new one."""
+        with suppress(Fenced):
+            await self.node.fence.confirm()
+        lost = await self.slots.compare()
+        await self.current()
+        return lost
 
     async def leave(self) -> None:
         """Give everything back, in good order and within a time; then end all tasks.

@@ -42,6 +42,17 @@ class Queues:
             return new
         raise QueueExists(name)
 
+    async def put(self, row: QueueRow) -> None:
+        """A row as it stood in another store; `QueueExists` when there is another one."""
+        change = Change(QUEUES, (row.tenant, row.name), None, self._columns(row))
+
+        def verdict(found: Row | None) -> bool:
+            return found is not None and _unpack(found) == row
+
+        decided = await self._decisions.decide(change, verdict)
+        if not decided.applied and not verdict(decided.row):
+            raise QueueExists(row.name)
+
     async def read(self, tenant: str, name: str) -> QueueRow | None:
         found = await read_row(self._ring, QUEUES, (tenant, name))
         return None if found is None else _unpack(found)

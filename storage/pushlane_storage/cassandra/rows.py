@@ -11,17 +11,17 @@ from pushlane_storage.bucket import Bucket, BucketKey, MarkSummary, ShardKey
 from pushlane_storage.cassandra import tables
 from pushlane_storage.cassandra.ring import Row
 from pushlane_storage.interface import StoreDamaged
-from pushlane_storage.seal import Seal
-from pushlane_storage.segment import PackedSegment
-from pushlane_storage.settlement import Settlement
-from pushlane_storage.sqlite.log_rows import (
+from pushlane_storage.packing import (
     checksum_of,
     pack_seal,
     pack_settlement,
     unpack_seal,
     unpack_settlement,
 )
-from pushlane_storage.sqlite.segment_rows import StoredHead, StoredSegment, head_checksum
+from pushlane_storage.seal import Seal
+from pushlane_storage.segment import PackedSegment
+from pushlane_storage.settlement import Settlement
+from pushlane_storage.stored_segment import StoredHead, StoredSegment, head_checksum
 
 _encode = msgspec.msgpack.Encoder().encode
 _summary = msgspec.msgpack.Decoder(MarkSummary)
@@ -42,6 +42,16 @@ def segment_row(shard: ShardKey, bucket: BucketKey, packed: PackedSegment) -> Ro
         "head": head_checksum(packed),
         "marks": packed.marks,
         "payload": packed.payload,
+    }
+
+
+def stored_row(shard: ShardKey, bucket: BucketKey, stored: StoredSegment) -> Row:
+    """A segment as it stood in another store, whole or damaged."""
+    names = (*HEAD, "checksum", "payload")
+    values = (getattr(stored, "body" if name == "payload" else name) for name in names)
+    return {
+        **dict(zip(tables.SEGMENTS.partition, (*shard, *bucket), strict=True)),
+        **dict(zip(names, values, strict=True)),
     }
 
 

@@ -11,7 +11,7 @@ nobody looks through empty ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.cassandra import stamps
@@ -38,19 +38,27 @@ class Schedule:
         self, shard: ShardKey, segment: Segment, ttl: int
     ) -> tuple[list[Write], list[Write]]:
         """What names new slices, and the entries."""
+        waiting = [
+            (message.not_before, seq)
+            for seq, message in enumerate(segment.messages, segment.first)
+            if message.not_before
+        ]
+        return self.entries(shard, segment.bucket, waiting, ttl)
+
+    def entries(
+        self, shard: ShardKey, bucket: BucketKey, waiting: Sequence[tuple[int, int]], ttl: int
+    ) -> tuple[list[Write], list[Write]]:
+        """The same of messages of a bucket, each by when it is due and its seq."""
         slices: dict[int, list[Row]] = {}
-        for seq, message in enumerate(segment.messages, segment.first):
-            due = message.not_before
-            if due:
-                key = (*shard, due // SLICE_MS, due, *segment.bucket, seq)
-                row = keyed(SCHEDULED, key, known=True)
-                slices.setdefault(due // SLICE_MS, []).append(row)
+        for due, seq in waiting:
+            key = (*shard, due // SLICE_MS, due, *bucket, seq)
+            slices.setdefault(due // SLICE_MS, []).append(keyed(SCHEDULED, key, known=True))
         names: list[Write] = []
         entries: list[Write] = []
         for slice, rows in slices.items():
             keep = self._ttl(slice, ttl)
             names += self._places.slice(shard, slice, min(keep + DAY_SECONDS, self._most))
-            stamp = stamps.written(segment.bucket)
+            stamp = stamps.written(bucket)
             chunks = _chunks(rows, self._limits.batch_rows)
             entries += [Write(SCHEDULED, chunk, stamp, keep) for chunk in chunks]
         return names, entries

@@ -2,6 +2,9 @@
 
 A slot changes hands when its owner gave it back, left, or was fenced; each claim raises its epoch
 by one, in one lightweight transaction. The claimant's nonce tells its own transaction from others'.
+
+Who lost a slot would notice with its next write. `compare` notices it earlier, so that consumers
+are not kept with somebody who can no longer confirm anything.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from pushlane_storage.bucket import ShardKey
+from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.cassandra.decisions import Decisions
+from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.node import Node
-from pushlane_storage.cassandra.ring import Change, Row
+from pushlane_storage.cassandra.ring import Change, Ring, Row, read_row
 from pushlane_storage.cassandra.tables import SLOTS
 from pushlane_storage.cassandra.watch import Watches
 from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
@@ -22,42 +27,61 @@ from pushlane_storage.slot import slot_of
 
 NONCE_BYTES = 16
 NOBODY = ""
+COPYING = "copying"
+"""In place of a process: a copy into this keyspace is not finished, and nobody outlives it."""
 
 
 class Claim:
     """A slot that this process owns, under one identity and epoch."""
 
-    __slots__ = ("epoch", "node", "nonce", "slot")
+    __slots__ = ("epoch", "is_noted", "is_taken", "node", "nonce", "slot")
 
     def __init__(self, slot: int, epoch: int, node: Node, nonce: str) -> None:
         self.slot = slot
         self.epoch = epoch
         self.node = node
         self.nonce = nonce
+        self.is_taken = False
+        """The slot's row was seen to be another's."""
+        self.is_noted = False
+        """It was counted that it is over."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_taken or self.node.fence.is_down
+
+    def fault(self) -> Fenced:
+        if self.is_taken:
+            return Fenced(f"slot {self.slot} was taken by another process")
+        return self.node.fence.fault()
 
 
 class Slots:
     def __init__(
         self,
+        ring: Ring,
         decisions: Decisions,
         watches: Watches,
         node: Callable[[], Awaitable[Node]],
         dc: str,
-        tries: int,
+        limits: Limits,
         randbytes: Callable[[int], bytes],
     ) -> None:
         """`node` answers the identity to claim under: not one that was fenced."""
+        self._ring = ring
         self._decisions = decisions
         self._watches = watches
         self._node = node
         self._dc = dc
-        self._tries = tries
+        self._limits = limits
         self._randbytes = randbytes
         self._claims: dict[int, Claim] = {}
         self._claiming = [trio.Lock() for _ in range(COUNT)]
+        self.lost = 0
+        """Slots that were found to be another's when the rows were compared."""
 
     def __len__(self) -> int:
-        return len(self._claims)
+        return sum(not claim.is_over for claim in self._claims.values())
 
     # Who may write
 
@@ -67,8 +91,8 @@ class Slots:
         if claim is None or claim.epoch != epoch:
             held = "not ours" if claim is None else f"ours with epoch {claim.epoch}"
             raise Fenced(f"slot {slot_of(shard)} is {held}, this write is of epoch {epoch}")
-        if claim.node.fence.is_down:
-            raise claim.node.fence.fault()
+        if claim.is_over:
+            raise claim.fault()
         return claim
 
     def find(self, shard: ShardKey) -> Claim | None:
@@ -76,9 +100,29 @@ class Slots:
 
     def fault(self, claim: Claim) -> Fenced | None:
         """Why a claim holds no longer."""
-        if self._claims.get(claim.slot) is claim:
-            return None
-        return Fenced(f"slot {claim.slot}: epoch {claim.epoch} is over")
+        if self._claims.get(claim.slot) is not claim:
+            return Fenced(f"slot {claim.slot}: epoch {claim.epoch} is over")
+        return claim.fault() if claim.is_taken else None
+
+    # Looking whether it still is so
+
+    async def compare(self) -> list[tuple[int, int]]:
+        """Compare the slots' rows with what is claimed: (slot, epoch) of what is over."""
+        held = [claim for claim in self._claims.values() if not claim.is_over]
+        await gather(self._look, held, self._limits.reads)
+        over = [claim for claim in self._claims.values() if claim.is_over]
+        self.lost += sum(not claim.is_noted for claim in over)
+        for claim in over:
+            claim.is_noted = True
+        return [(claim.slot, claim.epoch) for claim in over]
+
+    async def _look(self, claim: Claim) -> None:
+        row = await read_row(self._ring, SLOTS, (claim.slot,))
+        if _is_of(claim, row):
+            return
+        # A plain read may be older than our own transaction, this one can't be.
+        row = await self._decisions.read(SLOTS, (claim.slot,))
+        claim.is_taken = not _is_of(claim, row)
 
     # Taking and giving
 
@@ -94,7 +138,7 @@ class Slots:
 
     async def _take(self, slot: int, owner: str, node: Node) -> Claim:
         row = await self._decisions.read(SLOTS, (slot,))
-        for _ in range(self._tries):
+        for _ in range(self._limits.decisions):
             await self._outlive_owner(slot, row, node)
             nonce = self._randbytes(NONCE_BYTES).hex()
             epoch = 1 if row is None else row["epoch"] + 1
@@ -126,6 +170,8 @@ class Slots:
                 f" what was stored there can't be read from {self._dc or '(none)'}"
             )
         process = row["process"]
+        if process == COPYING:
+            raise StoreRefused(f"slot {slot}: a copy into this keyspace is not finished")
         if process in (NOBODY, node.process) or await self._watches.outlive(process):
             return
         raise StoreRefused(f"slot {slot} is owned by {row['owner']} ({process}), which is alive")
@@ -134,7 +180,7 @@ class Slots:
         """Give a slot back, so that another process gets it at once."""
         async with self._claiming[slot]:
             claim = self._claims.pop(slot, None)
-            if claim is None or claim.node.fence.is_down:
+            if claim is None or claim.is_over:
                 return
             row = {"process": NOBODY, "nonce": self._randbytes(NONCE_BYTES).hex()}
             change = Change(SLOTS, (slot,), {"nonce": claim.nonce}, row)
@@ -142,3 +188,13 @@ class Slots:
 
     def held(self) -> list[int]:
         return sorted(self._claims)
+
+
+def _is_of(claim: Claim, row: Row | None) -> bool:
+    return row is not None and row["nonce"] == claim.nonce
+
+
+async def is_copying(ring: Ring) -> bool:
+    """Whether a copy into this keyspace is not finished: slot 0 is opened to servers last."""
+    row = await read_row(ring, SLOTS, (0,))
+    return row is not None and row["process"] == COPYING

@@ -21,6 +21,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     beats: int
     slots: int
     """Slots that this process owns."""
+    slots_lost: int
+    """Slots that were another's when the rows were compared with what this process served."""
     fenced: int
     """How often this process was fenced by another one."""
     fencings: int

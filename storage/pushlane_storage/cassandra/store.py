@@ -17,7 +17,7 @@ from pushlane_storage.cassandra.connection import Connection
 from pushlane_storage.cassandra.damage_report import DamageReport
 from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.driver_ring import DriverRing
-from pushlane_storage.cassandra.errors import Unreachable
+from pushlane_storage.cassandra.errors import KeyspaceUnusable, Unreachable
 from pushlane_storage.cassandra.journal import Journal
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.membership import Membership
@@ -29,20 +29,21 @@ from pushlane_storage.cassandra.ring import Range, Ring, read_all
 from pushlane_storage.cassandra.schedule import Schedule
 from pushlane_storage.cassandra.schema import STEPS, Step
 from pushlane_storage.cassandra.segments import Segments
+from pushlane_storage.cassandra.slots import is_copying
 from pushlane_storage.cassandra.stages import outcome_of
 from pushlane_storage.cassandra.stats import Stats
 from pushlane_storage.cassandra.tables import SEALS, SETTLEMENTS
 from pushlane_storage.cassandra.traits import Known
 from pushlane_storage.cassandra.usage_rows import UsageRows
+from pushlane_storage.damage import Damage
 from pushlane_storage.interface import Due, Outcome, StoreError
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
-from pushlane_storage.sqlite.quarantine import Damage
-from pushlane_storage.sqlite.wall import wall_clock
 from pushlane_storage.usage import Usage
+from pushlane_storage.wall import wall_clock
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +107,10 @@ class CassandraStore:
                 await migration.run()
             else:
                 await migration.check()
+            if await is_copying(ring):
+                raise KeyspaceUnusable(
+                    f"a copy into keyspace {address.keyspace} is not finished: run it again"
+                )
             return await cls.over(
                 ring, bounds, dc=address.dc or "", damaged=damaged, randbytes=randbytes, wall=wall
             )
@@ -148,6 +153,7 @@ class CassandraStore:
             confirmed=membership.confirmed,
             beats=membership.beats,
             slots=len(membership.slots),
+            slots_lost=membership.slots.lost,
             fenced=membership.fenced,
             fencings=membership.watches.fenced,
             damaged=self._report.count,
@@ -221,6 +227,9 @@ class CassandraStore:
 
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         await outcome_of(lambda done: self._journal.seal_soon(shard, seal, done))
+
+    async def lost_slots(self) -> list[tuple[int, int]]:
+        return await self.membership.lost_slots()
 
     async def confirm(self, shard: ShardKey) -> None:
         """`Fenced` when this process owned the shard's slot and does so no longer."""

@@ -69,7 +69,9 @@ NODES = Table(
     (),
     {"process": "text", "address": "text", "dc": "text", "fenced": "boolean"},
     lightweight=True,
-    options=_KEPT,
+    # Every confirmation reads a row of it, so all replicas are asked at once: else the read would
+    # wait for one that died, and Cassandra asks another one late, after seconds if it just started.
+    options=f"{_KEPT} AND speculative_retry = 'ALWAYS'",
 )
 HEARTBEATS = Table(
     "heartbeats",

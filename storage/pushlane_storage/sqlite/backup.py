@@ -36,8 +36,9 @@ from pushlane_storage.sqlite.manifest import (
     write_manifest,
 )
 from pushlane_storage.sqlite.schema import STEPS
-from pushlane_storage.sqlite.segment_rows import SELECT_SEGMENTS, StoredSegment
-from pushlane_storage.sqlite.wall import wall_clock
+from pushlane_storage.sqlite.segment_rows import SELECT_SEGMENTS
+from pushlane_storage.stored_segment import StoredSegment
+from pushlane_storage.wall import wall_clock
 
 
 def silent(stage: str, done: int, total: int) -> None:

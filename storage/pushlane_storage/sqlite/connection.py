@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pushlane_storage.sqlite.errors import FolderForeign, FolderUnusable
-from pushlane_storage.sqlite.folder import RESTORING, Folder
+from pushlane_storage.sqlite.folder import COPYING, RESTORING, Folder
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.manifest import BACKUP
 from pushlane_storage.sqlite.schema import Step, migrate, raise_epoch
@@ -83,6 +83,8 @@ def _refuse_what_is_no_store(folder: Folder) -> None:
         return
     if (folder.path / RESTORING).exists():
         raise FolderUnusable(f"a restore into {folder.path} was interrupted: run it again")
+    if (folder.path / COPYING).exists():
+        raise FolderUnusable(f"a copy into {folder.path} is not finished: run it again")
     if (folder.path / BACKUP).exists():
         raise FolderForeign(f"{folder.path} is a backup: restore it into another folder")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from pushlane_storage.damage import Damage
 from pushlane_storage.interface import StoreError
-from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.sqlite.segment_reads import Found
 from pushlane_storage.sqlite.stats import Stats
 from pushlane_storage.sqlite.tables import Tables

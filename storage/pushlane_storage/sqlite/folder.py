@@ -14,6 +14,8 @@ DATABASE = "pushlane.db"
 LOCK = "lock"
 RESTORING = "restoring.db"
 """What becomes the database when a restore has come to its end."""
+COPYING = "copying.db"
+"""The same of a copy from another store."""
 
 
 class Folder:

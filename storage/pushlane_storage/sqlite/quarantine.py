@@ -6,22 +6,9 @@ whoever looks into it afterwards.
 
 import sqlite3
 
-import msgspec
-
 from pushlane_storage.bucket import BucketKey, ShardKey
-from pushlane_storage.sqlite.segment_rows import StoredSegment
-
-
-class Damage(msgspec.Struct, frozen=True):
-    """A segment that can't be delivered: `count` messages from seq `first` on."""
-
-    shard: ShardKey
-    bucket: BucketKey
-    first: int
-    count: int
-    reason: str
-    found_at: int
-    """Wall clock, in milliseconds."""
+from pushlane_storage.damage import Damage
+from pushlane_storage.stored_segment import StoredSegment
 
 
 def note(connection: sqlite3.Connection, damage: Damage, stored: StoredSegment, bound: int) -> None:

@@ -22,6 +22,11 @@ def create(
     return row
 
 
+def put(connection: sqlite3.Connection, row: QueueRow) -> None:
+    """A row as it stood in another store."""
+    connection.execute(f"REPLACE INTO queue ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", _pack(row))
+
+
 def read(connection: sqlite3.Connection, tenant: str, name: str) -> QueueRow | None:
     found = connection.execute(
         f"SELECT {_COLUMNS} FROM queue WHERE tenant = ? AND name = ?", (tenant, name)
@@ -76,7 +81,7 @@ def _stored(connection: sqlite3.Connection, row: QueueRow) -> QueueRow:
 
 def _replace(connection: sqlite3.Connection, row: QueueRow) -> QueueRow:
     row = msgspec.structs.replace(row, version=row.version + 1)
-    connection.execute(f"REPLACE INTO queue ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", _pack(row))
+    put(connection, row)
     return row
 
 

@@ -9,13 +9,9 @@ from collections.abc import Sequence
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Due
-from pushlane_storage.sqlite.log_rows import BUCKET_COLUMNS, bucket_of
-from pushlane_storage.sqlite.segment_rows import (
-    SELECT_HEADS,
-    SELECT_SEGMENTS,
-    StoredHead,
-    StoredSegment,
-)
+from pushlane_storage.sqlite.bucket_rows import BUCKET_COLUMNS, bucket_of
+from pushlane_storage.sqlite.segment_rows import SELECT_HEADS, SELECT_SEGMENTS
+from pushlane_storage.stored_segment import StoredHead, StoredSegment
 
 _SHARD = "(SELECT id FROM shard WHERE queue_id = ? AND number = ?)"
 _BUCKET = f"(SELECT id FROM bucket WHERE shard = {_SHARD} AND lane = ? AND epoch = ? AND start = ?)"

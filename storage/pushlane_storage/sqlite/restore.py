@@ -36,7 +36,7 @@ from pushlane_storage.sqlite.inspection import Progress
 from pushlane_storage.sqlite.manifest import BACKUP, Manifest
 from pushlane_storage.sqlite.restored_epoch import restored_epoch
 from pushlane_storage.sqlite.schema import STEPS
-from pushlane_storage.sqlite.wall import wall_clock
+from pushlane_storage.wall import wall_clock
 
 PIECE_BYTES = 4 << 20
 OURS = {LOCK, RESTORING, "lost+found"}

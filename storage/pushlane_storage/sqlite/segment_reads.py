@@ -15,7 +15,7 @@ from pushlane_storage.message import Message
 from pushlane_storage.segment import DamagedSegment, Segment, SegmentHead
 from pushlane_storage.sqlite import reads
 from pushlane_storage.sqlite.reader import Reading
-from pushlane_storage.sqlite.segment_rows import StoredSegment
+from pushlane_storage.stored_segment import StoredSegment
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -14,23 +14,18 @@ from collections.abc import Sequence
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.memory_shard import merge
+from pushlane_storage.packing import checksum_of, pack_seal, pack_settlement
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import PackedSegment, Segment, pack
 from pushlane_storage.seq import epoch_of
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.slot import slot_of
+from pushlane_storage.sqlite.bucket_rows import BUCKET_COLUMNS, bucket_of, bucket_values
 from pushlane_storage.sqlite.bulk import Bulk
-from pushlane_storage.sqlite.log_rows import (
-    BUCKET_COLUMNS,
-    bucket_of,
-    bucket_values,
-    checksum_of,
-    pack_seal,
-    pack_settlement,
-)
 from pushlane_storage.sqlite.places import Place, Places
-from pushlane_storage.sqlite.segment_rows import NO_MARKS, head_checksum
+from pushlane_storage.sqlite.segment_rows import NO_MARKS
 from pushlane_storage.sqlite.slots import Slots
+from pushlane_storage.stored_segment import head_checksum
 
 ROW_BYTES = 512
 """What a row without its blobs adds to the log: a few bytes, or a page that it has for itself."""

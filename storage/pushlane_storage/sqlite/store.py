@@ -10,8 +10,10 @@ from typing import TypeVar
 import trio
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.damage import Damage
 from pushlane_storage.interface import Due, Outcome, StoreError
 from pushlane_storage.message import Message
+from pushlane_storage.packing import unpack_seal, unpack_settlement
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
@@ -23,17 +25,15 @@ from pushlane_storage.sqlite.damage_report import DamageReport
 from pushlane_storage.sqlite.fuse import FailStop, exit_process
 from pushlane_storage.sqlite.inspection import Progress
 from pushlane_storage.sqlite.limits import Limits
-from pushlane_storage.sqlite.log_rows import unpack_seal, unpack_settlement
 from pushlane_storage.sqlite.machinery import Machinery
 from pushlane_storage.sqlite.manifest import Manifest
-from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.sqlite.reader import Reading
 from pushlane_storage.sqlite.schema import STEPS, Step
 from pushlane_storage.sqlite.segment_reads import SegmentReads
 from pushlane_storage.sqlite.stats import Stats
 from pushlane_storage.sqlite.tables import Tables
-from pushlane_storage.sqlite.wall import wall_clock
 from pushlane_storage.usage import Usage
+from pushlane_storage.wall import wall_clock
 
 T = TypeVar("T")
 

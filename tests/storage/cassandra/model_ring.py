@@ -115,7 +115,7 @@ class ModelRing:
         partition = self.tables.partition(range.table, range.partition)
         found: list[Row] = []
         for key in sorted(partition.rows, reverse=range.reverse):
-            if not _inside(key, range.low, range.high):
+            if not inside(key, range.low, range.high):
                 continue
             row = partition.live(key)
             if row is None:
@@ -161,7 +161,7 @@ class ModelRing:
         await trio.lowlevel.checkpoint()
 
 
-def _inside(key: Key, low: Bound | None, high: Bound | None) -> bool:
+def inside(key: Key, low: Bound | None, high: Bound | None) -> bool:
     if low is not None:
         start = key[: len(low.values)]
         if start < low.values or (start == low.values and not low.included):

@@ -14,9 +14,15 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster
 from cassandra.policies import FallthroughRetryPolicy
 
 from pushlane_storage.cassandra.address import Address
-from pushlane_storage.cassandra.connection import Connection, make_cluster
+from pushlane_storage.cassandra.connection import (
+    SECOND_SECONDS,
+    SUSPECT_SECONDS,
+    Connection,
+    make_cluster,
+)
 from pushlane_storage.cassandra.errors import OpenError, Unreachable
 from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.cassandra.wary import Wary
 from tests.storage.cassandra.tools import NODE, SURE, address_of, connection_to
 
 PLAIN = Address(hosts=["127.0.0.1"], keyspace="k")
@@ -55,6 +61,15 @@ def test_without_options(clusters: list[Cluster]) -> None:
     assert profile.request_timeout == 7
 
 
+def test_a_node_that_hangs_is_asked_last_until_its_heartbeat_told(clusters: list[Cluster]) -> None:
+    cluster = make(clusters)
+    profile = cluster.profile_manager.profiles[EXEC_PROFILE_DEFAULT]
+    assert isinstance(profile.load_balancing_policy, Wary)
+    assert profile.speculative_execution_policy.delay == SECOND_SECONDS
+    noticed = 2 * cluster.idle_heartbeat_interval + cluster.idle_heartbeat_timeout
+    assert noticed <= SUSPECT_SECONDS
+
+
 def test_credentials(clusters: list[Cluster]) -> None:
     provider = make(clusters, user="me", password="secret").auth_provider
     assert (provider.username, provider.password) == ("me", "secret")
@@ -62,7 +77,7 @@ def test_credentials(clusters: list[Cluster]) -> None:
 
 def test_the_data_centre(clusters: list[Cluster]) -> None:
     profile = make(clusters, dc="east").profile_manager.profiles[EXEC_PROFILE_DEFAULT]
-    assert profile.load_balancing_policy._child_policy.local_dc == "east"
+    assert profile.load_balancing_policy._child._child_policy.local_dc == "east"
 
 
 def test_tls_trusts_who_it_is_told_to(clusters: list[Cluster], files: dict[str, str]) -> None:

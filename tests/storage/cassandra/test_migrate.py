@@ -54,6 +54,12 @@ def tables_of(keyspace: str, kind: str = NODE) -> list[str]:
     return [row["table_name"] for row in connection_to(kind).execute(query)]
 
 
+def option_of(keyspace: str, table: str, option: str) -> object:
+    query = f"SELECT {option} FROM system_schema.tables WHERE keyspace_name = '{keyspace}'"
+    [row] = connection_to(NODE).execute(f"{query} AND table_name = '{table}'")
+    return row[option]
+
+
 def more_columns(keyspace: str, salt: UUID) -> list[str]:
     return [f"ALTER TABLE {keyspace}.nodes ADD IF NOT EXISTS colour text"]
 
@@ -65,6 +71,8 @@ async def test_an_empty_keyspace_is_made_and_served(fresh: Fresh) -> None:
     segment = await owner.append(0, messages(2))
     await store.close()
     assert len(tables_of(address.keyspace)) == 14
+    assert option_of(address.keyspace, "nodes", "read_repair") == "BLOCKING"
+    assert option_of(address.keyspace, "nodes", "speculative_retry") == "ALWAYS"
     off = msgspec.structs.replace(address, migrate=False)
     store = await CassandraStore.open(off, SURE)
     assert await store.segments(owner.shard, segment.bucket, 0, 9) == [segment]

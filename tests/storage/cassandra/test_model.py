@@ -1,7 +1,8 @@
-"""The store on the model of Cassandra does what every store does: no real node is in the way."""
+"""The store on the models of Cassandra does what every store does: no real node is in the way."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -10,6 +11,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.interface import Store
+from tests.simulation.replicated.calm_ring import CalmRing
+from tests.simulation.replicated.replicas import Replicas
 from tests.storage.backends import Backend
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 from tests.storage.conformance import StoreConformance
@@ -28,9 +31,22 @@ async def model() -> AsyncIterator[Backend]:
     await backend.store.close()
 
 
-@pytest.fixture
-async def backend() -> AsyncIterator[Backend]:
-    async with model() as backend:
+@asynccontextmanager
+async def replicated() -> AsyncIterator[Backend]:
+    """The simulator's three replicas; every write is on two of them only."""
+    replicas, rng = Replicas(), Random(7)
+
+    async def again() -> Store:
+        return await CassandraStore.over(CalmRing(replicas, rng), Limits(page_rows=2, batch_rows=2))
+
+    backend = Backend(await again(), again)
+    yield backend
+    await backend.store.close()
+
+
+@pytest.fixture(params=[model, replicated])
+async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
+    async with request.param() as backend:
         yield backend
 
 

@@ -1,8 +1,9 @@
-"""The rules of Cassandra on which the store relies: on real nodes, and on the model of them."""
+"""The rules of Cassandra on which the store relies: on real nodes, and on the models of them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from random import Random
 
 import pytest
 
@@ -29,15 +30,20 @@ from pushlane_storage.cassandra.tables import (
     USAGE,
     keyed,
 )
+from tests.simulation.replicated.calm_ring import CalmRing
+from tests.simulation.replicated.replicas import Replicas
 from tests.storage.cassandra.model_ring import ModelRing
 from tests.storage.cassandra.tools import NODE, RING, open_ring, open_store
 from tests.storage.samples import START, unique
 
 
-@pytest.fixture(params=["model", NODE, RING])
+@pytest.fixture(params=["model", "replicas", NODE, RING])
 async def ring(request: pytest.FixtureRequest) -> AsyncIterator[Ring]:
     if request.param == "model":
         yield ModelRing()
+        return
+    if request.param == "replicas":  # those of the simulator
+        yield CalmRing(Replicas(), Random(1))
         return
     store = await open_store(request.param)
     await store.close()

@@ -11,10 +11,10 @@ from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.rows import HEAD
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.cassandra.tables import BUCKETS, SEALS, SEGMENTS, SETTLEMENTS
+from pushlane_storage.damage import Damage
 from pushlane_storage.interface import StoreDamaged
 from pushlane_storage.message import Message
 from pushlane_storage.seal import Seal
-from pushlane_storage.sqlite.quarantine import Damage
 from tests.storage.cassandra.conftest import Join
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 from tests.storage.samples import Owner, claimed, claimed_all, message, messages, seqs_of

@@ -15,10 +15,10 @@ from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Write
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.cassandra.tables import SEGMENTS, keyed
+from pushlane_storage.damage import Damage
 from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
-from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.url import open_store as open_url
 from tests.services import service
 from tests.storage.cassandra.test_owners import owner_of, stop_heart, take_over

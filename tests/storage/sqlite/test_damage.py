@@ -2,13 +2,13 @@
 
 import pytest
 
+from pushlane_storage.damage import Damage
 from pushlane_storage.interface import StoreRefused
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import head_of
 from pushlane_storage.sqlite.errors import StoreDamaged
 from pushlane_storage.sqlite.limits import Limits
-from pushlane_storage.sqlite.quarantine import Damage
 from pushlane_storage.sqlite.store import SqliteStore
 from pushlane_storage.sqlite.tables import Tables
 from tests.storage.samples import Owner, claimed, messages, seqs_of

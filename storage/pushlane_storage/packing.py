@@ -1,7 +1,7 @@
-"""Settlements, seals and buckets in columns, each with a checksum.
+"""Settlements and seals as bytes, each with a checksum.
 
-There is no going on without one of these: a lost settlement would bring back what was acked, a
-bucket that calls itself drained would be deleted. So a damaged one is an error, not a gap.
+There is no going on without one of these: a lost settlement would bring back what was acked. So a
+damaged one is an error, not a gap.
 """
 
 import zlib
@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from pushlane_storage.bucket import Bucket, BucketKey, MarkSummary
+from pushlane_storage.bucket import BucketKey
+from pushlane_storage.interface import StoreDamaged
 from pushlane_storage.ranges import Range
 from pushlane_storage.seal import Seal
 from pushlane_storage.settlement import Checkpoint, Gone, Leaving, Purge, Settlement, Void
-from pushlane_storage.sqlite.errors import StoreDamaged
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -37,7 +37,6 @@ class _SealBody(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 _settlement = msgspec.msgpack.Decoder(_SettlementBody)
 _seal = msgspec.msgpack.Decoder(_SealBody)
-_summary = msgspec.msgpack.Decoder(MarkSummary)
 
 
 def pack_settlement(row: Settlement) -> bytes:
@@ -85,33 +84,3 @@ def _unpack(decoder: Any, what: str, checksum: int, body: bytes, *key: int) -> A
     except (msgspec.MsgspecError, TypeError, ValueError):
         pass
     raise StoreDamaged(f"{what} is damaged")
-
-
-BUCKET_COLUMNS = (
-    "lane, epoch, start, first, closed, drained, count, size, last_at, checksum,"
-    " CAST(marks AS BLOB)"
-)
-
-
-def bucket_values(row: Bucket) -> tuple[int, bool, bool, int, int, int, int, bytes]:
-    """The columns of a row from `first` on."""
-    marks = _encode(row.marks)
-    values = (row.first, row.closed, row.drained, row.count, row.size, row.last_at)
-    return *values, _bucket_checksum(row.key, values, marks), marks
-
-
-def _bucket_checksum(key: BucketKey, values: tuple[int, ...], marks: bytes) -> int:
-    return zlib.crc32(marks, zlib.crc32(repr((*key, *map(int, values))).encode()))
-
-
-def bucket_of(columns: tuple[Any, ...]) -> Bucket:
-    lane, epoch, start, first, closed, drained, count, size, last_at, checksum, marks = columns
-    key = BucketKey(lane, epoch, start)
-    try:
-        values = (first, closed, drained, count, size, last_at)
-        if _bucket_checksum(key, values, marks) == checksum:
-            summary = _summary.decode(marks)
-            return Bucket(key, first, closed == 1, drained == 1, count, size, last_at, summary)
-    except (msgspec.MsgspecError, TypeError, ValueError):
-        pass
-    raise StoreDamaged(f"the row of {key} is damaged")

@@ -1,0 +1,150 @@
+"""Comparing the slots' rows with what a process claimed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.cassandra.ring import Change, Level, read_row
+from pushlane_storage.cassandra.store import CassandraStore
+from pushlane_storage.cassandra.tables import SLOTS
+from pushlane_storage.interface import Fenced, SharedStore, StoreRefused, StoreUnknown
+from pushlane_storage.slot import slot_of
+from tests.storage.cassandra.conftest import Join
+from tests.storage.cassandra.model_ring import FaultyRing, ModelRing, Tables
+from tests.storage.cassandra.tools import open_store, quick
+from tests.storage.samples import Owner, messages, unique
+
+Clock = trio.testing.MockClock
+
+
+async def owner_of(store: CassandraStore, shard: ShardKey | None = None) -> Owner:
+    shard = shard or ShardKey(unique("queue"), 0)
+    return Owner(store, shard, await store.claim(slot_of(shard), "node"))
+
+
+async def take(tables: Tables, slot: int) -> None:
+    """What an operator might do who edits the rows by hand."""
+    assert await ModelRing(tables).change(
+        Change(SLOTS, (slot,), {"epoch": 1}, {"epoch": 2, "nonce": "another"})
+    )
+
+
+async def test_what_is_ours_stays_ours(join: Join) -> None:
+    store = await join()
+    assert isinstance(store, SharedStore)
+    assert await store.lost_slots() == []
+    owners = [await owner_of(store) for _ in range(20)]
+    assert await store.lost_slots() == []
+    for owner in owners:
+        await owner.append(0, messages(1))
+    assert (store.stats().slots, store.stats().slots_lost) == (
+        len(store.membership.slots.held()),
+        0,
+    )
+
+
+async def test_a_process_that_was_fenced_learns_it_without_writing(
+    join: Join, autojump_clock: Clock
+) -> None:
+    first, second = await join(), await join()
+    old = await owner_of(first)
+    kept = await owner_of(first)
+    first.membership.node.beating = False
+    await second.claim(slot_of(old.shard), "other")
+    assert first.stats().fenced == 0
+    lost = await first.lost_slots()
+    assert sorted(lost) == sorted([(slot_of(old.shard), 1), (slot_of(kept.shard), 1)])
+    stats = first.stats()
+    assert (stats.slots, stats.slots_lost, stats.fenced) == (0, 2, 1), "it is a new process by now"
+    with pytest.raises(Fenced, match="was fenced by another one"):
+        await old.append(0, messages(1))
+    assert await first.lost_slots() == lost, "until the slots are claimed anew"
+    assert first.stats().slots_lost == 2
+    assert await first.claim(slot_of(kept.shard), "node") == 2
+    assert await first.lost_slots() == [(slot_of(old.shard), 1)]
+    with pytest.raises(StoreRefused, match="which is alive"):
+        await first.claim(slot_of(old.shard), "node")
+
+
+async def test_a_row_that_somebody_changed_ends_the_claim(join: Join, tables: Tables) -> None:
+    store = await join()
+    owner, other = await owner_of(store), await owner_of(store)
+    slot = slot_of(owner.shard)
+    await take(tables, slot)
+    await owner.append(0, messages(1))  # not fenced: nobody could have read before this
+    assert await store.lost_slots() == [(slot, 1)]
+    with pytest.raises(Fenced, match=f"slot {slot} was taken by another process"):
+        await owner.append(1, messages(1))
+    with pytest.raises(Fenced, match=f"slot {slot} was taken by another process"):
+        await store.confirm(owner.shard)
+    await store.release(slot)
+    row = await read_row(ModelRing(tables), SLOTS, (slot,))
+    assert row is not None
+    assert row["nonce"] == "another", "what is another's is not given back"
+    await other.append(0, messages(1))
+
+
+async def test_a_plain_read_that_is_behind_is_not_believed(join: Join, tables: Tables) -> None:
+    ring = StaleSlots(ModelRing(tables))
+    store = await join(ring)
+    owner = await owner_of(store)
+    ring.is_stale = True
+    assert await store.lost_slots() == []
+    assert ring.stale_reads == 1
+    await owner.append(0, messages(1))
+
+
+async def test_a_store_that_does_not_answer_takes_nothing_away(join: Join, tables: Tables) -> None:
+    fates = {"nodes": "fine", "slots": "fine"}
+    ring = FaultyRing(ModelRing(tables), lambda kind, what: _fate(fates, kind, what))
+    store = await join(ring)
+    owner = await owner_of(store)
+    for table in fates:
+        fates[table] = "lost"
+        with pytest.raises((StoreUnknown, StoreRefused)):
+            await store.lost_slots()
+        fates[table] = "fine"
+    assert await store.lost_slots() == []
+    await owner.append(0, messages(1))
+
+
+async def test_on_a_real_node() -> None:
+    limits = quick(tries=3)
+    first, second = await open_store(limits=limits), await open_store(limits=limits)
+    try:
+        owner = await owner_of(first)
+        assert await first.lost_slots() == []
+        await second.membership.watches._fence(first.membership.node.process)
+        epoch = await second.claim(slot_of(owner.shard), "other")
+        assert epoch == owner.epoch + 1
+        assert await first.lost_slots() == [(slot_of(owner.shard), owner.epoch)]
+        with pytest.raises(Fenced):
+            await owner.append(0, messages(1))
+        assert await second.lost_slots() == []
+    finally:
+        await first.close()
+        await second.close()
+
+
+class StaleSlots(FaultyRing):
+    """Plain reads of slots show what was there before they were claimed."""
+
+    def __init__(self, ring: ModelRing) -> None:
+        super().__init__(ring, lambda *_: "fine")
+        self.is_stale = False
+        self.stale_reads = 0
+
+    async def read(self, range: Any) -> Any:
+        if self.is_stale and range.table is SLOTS and range.level is not Level.SERIAL:
+            self.stale_reads += 1
+            return []
+        return await super().read(range)
+
+
+def _fate(fates: dict[str, Any], kind: str, what: Any) -> Any:
+    return fates.get(what.table.name, "fine") if kind == "read" else "fine"

@@ -21,7 +21,7 @@ globalThis.pushlane = pushlane;
 </script>`;
 
 /** Debian's Chromium; CHROMIUM names another. */
-function findChromium(): string {
+export function findChromium(): string {
   const named = process.env["CHROMIUM"];
   if (named) return named;
   const found = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].find((path) => existsSync(path));

@@ -7,11 +7,13 @@ from pushlane_dispatcher import config
 from pushlane_dispatcher.config import check_config
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.settings import Settings
+from pushlane_storage.cassandra.limits import Limits as CassandraLimits
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.limits import Limits as SqliteLimits
 
 __all__ = [
     "Bounds",
+    "CassandraLimits",
     "QueueConfig",
     "Settings",
     "SqliteLimits",

@@ -11,6 +11,7 @@ told that the outcome is unknown.
 
 from __future__ import annotations
 
+import logging
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -42,9 +43,11 @@ from pushlane_dispatcher.tools import Tools, make_prefix
 from pushlane_dispatcher.transfers import Send
 from pushlane_leases.interface import LeaseCache
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import Store
+from pushlane_storage.interface import SharedStore, Store, StoreError
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig, QueueRow
+
+log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -69,6 +72,8 @@ async def open_dispatcher(
     async with trio.open_nursery() as nursery:
         dispatcher = Dispatcher(tools, nursery, owner or f"node-{secrets.token_hex(8)}")
         nursery.start_soon(dispatcher.sweep)
+        if isinstance(store, SharedStore):
+            nursery.start_soon(dispatcher.compare, store)
         if guard is not None and guard.instant is None:
             nursery.start_soon(dispatcher.catch_up, guard)
         try:
@@ -123,6 +128,15 @@ class Dispatcher:
         while True:
             await trio.sleep(idle_ms / 2000)
             await self._shards.close_idle(idle_ms)
+
+    async def compare(self, store: SharedStore) -> None:
+        """A task: notices that slots are another process's, before a write would."""
+        while True:
+            await trio.sleep(self._tools.settings.compare_ms / 1000)
+            try:
+                await self._shards.compare(store)
+            except StoreError as error:
+                log.info("the slots were not compared: %s", error)
 
     async def catch_up(self, guard: LeaseGuard) -> None:
         """A task: a lease cache that is back is told what is out, also by shards that rest.

@@ -19,16 +19,23 @@ from pushlane_dispatcher.settings import Settings
 from pushlane_leases.interface import LeaseCache, LeaseCacheError
 from pushlane_leases.url import BadLeaseUrl, open_leases, probe_leases
 from pushlane_storage.cassandra.errors import OpenError as CassandraError
+from pushlane_storage.cassandra.errors import Unreachable
 from pushlane_storage.interface import Store
 from pushlane_storage.message import Dead, Message
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.sqlite.errors import OpenError
-from pushlane_storage.sqlite.limits import Limits as SqliteLimits
-from pushlane_storage.sqlite.store import SqliteStore
-from pushlane_storage.url import BadStoreUrl, open_store
+from pushlane_storage.url import (
+    DEFAULT_LIMITS,
+    BadStoreUrl,
+    StoreLimits,
+    open_store,
+    probe_store,
+    shown,
+)
 
 __all__ = [
     "BadLeaseUrl",
+    "BadStoreUrl",
     "CannotOpen",
     "Clock",
     "Dead",
@@ -37,15 +44,21 @@ __all__ = [
     "Message",
     "QueueConfig",
     "QueueRow",
+    "StoreAway",
+    "StoreLimits",
     "open_node",
     "probe_leases",
+    "probe_store",
+    "shown",
 ]
-
-SQLITE = "sqlite:"
 
 
 class CannotOpen(Exception):
     """The node can't be opened as it was asked for; the message says why, in one sentence."""
+
+
+class StoreAway(CannotOpen):
+    """The store can't be reached: the same may succeed later."""
 
 
 @asynccontextmanager
@@ -58,7 +71,7 @@ async def open_node(
     settings: Settings | None = None,
     bounds: Bounds | None = None,
     owner: str | None = None,
-    sqlite: SqliteLimits | None = None,
+    stores: StoreLimits = DEFAULT_LIMITS,
 ) -> AsyncIterator[Dispatcher]:
     """Raises `CannotOpen` before anything is served. The store is closed last, come what may.
 
@@ -66,7 +79,7 @@ async def open_node(
     """
     leases = _open_leases(leases_url)
     try:
-        store = await _open_store(store_url, sqlite)
+        store = await _open_store(store_url, stores)
     except BaseException:
         await _close(leases)
         raise
@@ -85,11 +98,11 @@ async def open_node(
         await _close(leases, store)
 
 
-async def _open_store(url: str, sqlite: SqliteLimits | None) -> Store:
+async def _open_store(url: str, limits: StoreLimits) -> Store:
     try:
-        if sqlite is not None and url.startswith(SQLITE) and url != SQLITE:
-            return await SqliteStore.open(url.removeprefix(SQLITE), sqlite)
-        return await open_store(url)
+        return await open_store(url, limits)
+    except Unreachable as error:
+        raise StoreAway(str(error)) from error
     except (BadStoreUrl, OpenError, CassandraError) as error:
         raise CannotOpen(str(error)) from error
 

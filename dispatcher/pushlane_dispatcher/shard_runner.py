@@ -64,6 +64,10 @@ class ShardRunner:
         """Finish what was accepted, then stop. Settles are taken until then."""
         await self._engine.close(reason)
 
+    def step_down(self) -> None:
+        """Somebody else owns the slot: stop here and now."""
+        self._engine.stop(Stop.FENCED)
+
     def catch_up(self) -> bool:
         """Have the lease cache told what it missed. False: it missed nothing."""
         return self._engine.catch_up()

@@ -23,7 +23,7 @@ from pushlane_dispatcher.tools import Tools
 from pushlane_dispatcher.transfers import Send
 from pushlane_leases.interface import StaleEpoch
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import Fenced, StoreError
+from pushlane_storage.interface import Fenced, SharedStore, StoreError
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.segment import DamagedSegment
 from pushlane_storage.slot import slot_of
@@ -182,6 +182,17 @@ class Shards:
                     return
                 if behind % settings.catch_ups == 0:
                     await trio.sleep(settings.cache_ms / 1000)
+
+    async def compare(self, store: SharedStore) -> None:
+        """Step down where another process owns the slot by now, also where nobody writes."""
+        for number, epoch in await store.lost_slots():
+            slot = self._slots.get(number)
+            if slot is None or slot.epoch != epoch:
+                continue
+            slot.epoch = None
+            for held in self._held.values():
+                if held.slot is slot and held.runner is not None:
+                    held.runner.step_down()
 
     # Closing
 

@@ -14,7 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from pushlane_dispatcher.node import BadLeaseUrl, LeaseCacheError, probe_leases
+from pushlane_dispatcher.node import (
+    BadLeaseUrl,
+    BadStoreUrl,
+    LeaseCacheError,
+    StoreLimits,
+    probe_leases,
+    probe_store,
+    shown,
+)
 from pushlane_gateway.auth.key_file import BrokenKeyFile, read_keys
 from pushlane_gateway.configuration.configuration import Configuration
 from pushlane_gateway.configuration.errors import ConfigurationError
@@ -31,16 +39,17 @@ MIB = 1 << 20
 
 
 def checks(config: str | None = None, data: str | None = None) -> Iterator[Row]:
-    """Configuration, store folder, disk, lease cache, keys, file descriptors."""
+    """Configuration, store, disk, lease cache, keys, file descriptors."""
     try:
         configuration = load(config, {"data": data})
     except ConfigurationError as error:
         yield "configuration", "failed", str(error)
         return
-    yield "configuration", "ok", f"store {configuration.store}"
+    yield "configuration", "ok", f"store {shown(configuration.store)}"
     folder = configuration.folder
     if folder is not None:
         yield from check_folder(folder, configuration.sqlite.reserve_bytes)
+    yield from check_store(configuration)
     yield from check_leases(configuration.leases)
     yield from check_keys(configuration)
     yield check_descriptors(configuration.gateway.connections)
@@ -90,6 +99,15 @@ def _sync_times(folder: Path) -> list[float]:
             os.fsync(file.fileno())
             times.append((time.perf_counter() - started) * 1000)
     return times
+
+
+def check_store(configuration: Configuration) -> Iterator[Row]:
+    """A store that others serve: whether it is there, and as safe as it could be."""
+    limits = StoreLimits(configuration.sqlite, configuration.cassandra)
+    try:
+        yield from probe_store(configuration.store, limits)
+    except BadStoreUrl as error:
+        yield "store", "failed", str(error)
 
 
 def check_leases(url: str) -> Iterator[Row]:

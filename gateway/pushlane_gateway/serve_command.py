@@ -1,11 +1,13 @@
 """`pushlane serve`: runs the server until it is told to stop.
 
 Stdout gets one line, when the server is ready; everything else is a log line on stderr. Exit codes:
-0 after a drain, 1 when a second signal cut that short, 2 when the configuration is bad.
+0 after a drain, 1 when a second signal cut that short, 2 when the configuration is bad, 75 when the
+store can't be reached now: whoever supervises it may try again.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -48,8 +50,9 @@ def serve(
         The folder of the embedded store, short for --store sqlite:DIR. It is made when it isn't
         there. ./pushlane-data unless given.
     store
-        Where messages are kept: sqlite:DIR, cassandra://HOST/KEYSPACE, or memory: for nothing that
-        has to last.
+        Where messages are kept: sqlite:DIR, cassandra://HOST[,HOST][:PORT]/KEYSPACE (options such
+        as ?replication=3 and ?dc=NAME are in docs/cassandra.md), or memory: for nothing that has to
+        last.
     leases
         Where it is cached who holds which message: memory:, or redis://HOST:PORT for a cache that
         outlives this process.
@@ -59,7 +62,7 @@ def serve(
         Serve addresses that other machines reach without asking anybody for a key.
     keys_file
         The file of API keys, which `pushlane token` writes. Unless given, keys.json in the data
-        folder.
+        folder; a server on Cassandra has none, and no keys without this.
     tls_certificate
         A file with the certificate and its chain, PEM; with it the server speaks TLS only.
     tls_key
@@ -74,6 +77,7 @@ def serve(
     print_config
         Print every key, its value and where that was set, and exit.
     """
+    from pushlane_dispatcher.node import StoreAway
     from pushlane_gateway.configuration.errors import ConfigurationError
 
     flags = {
@@ -94,6 +98,9 @@ def serve(
         for fault in error.faults:
             print(f"pushlane serve: {fault}", file=sys.stderr)
         sys.exit(2)
+    except StoreAway as error:
+        print(f"pushlane serve: {error}", file=sys.stderr)
+        sys.exit(os.EX_TEMPFAIL)
     sys.exit(0 if drained else 1)
 
 

@@ -21,7 +21,14 @@ from importlib import metadata
 
 import trio
 
-from pushlane_dispatcher.node import CannotOpen, Clock, Dispatcher, open_node
+from pushlane_dispatcher.node import (
+    CannotOpen,
+    Clock,
+    Dispatcher,
+    StoreAway,
+    StoreLimits,
+    open_node,
+)
 from pushlane_gateway.auth.authenticator import Authenticator, open_authenticator
 from pushlane_gateway.auth.exposure import check_exposure
 from pushlane_gateway.auth.origin import OriginPolicy
@@ -88,7 +95,7 @@ async def open_server(
     sessions: SessionSettings | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[Server]:
-    """Raises ConfigurationError when the server can't start like this."""
+    """Raises ConfigurationError when the server can't start like this, StoreAway when not now."""
     node = f"node-{secrets.token_hex(4)}"
     try:
         certificates = _certificates(configuration)
@@ -100,7 +107,7 @@ async def open_server(
             settings=configuration.dispatcher,
             bounds=configuration.bounds,
             owner=node,
-            sqlite=configuration.sqlite,
+            stores=StoreLimits(configuration.sqlite, configuration.cassandra),
         ) as dispatcher:
             authenticator = open_authenticator(
                 configuration.auth, configuration.keys_file, configuration.folder
@@ -111,6 +118,8 @@ async def open_server(
                 configuration, settings, dispatcher, authenticator, certificates, node
             ) as server:
                 yield server
+    except StoreAway:
+        raise
     except CannotOpen as error:
         raise ConfigurationError(str(error)) from error
 

@@ -26,7 +26,7 @@ def servers() -> Iterator[dict[str, testing.server]]:
 def world(request: pytest.FixtureRequest, servers: dict[str, testing.server]) -> World:
     shell, transport, store = request.param
     if store not in servers:
-        server = testing.server(store=store)
+        server = STORES[store]("shared")
         server.start()
         servers[store] = server
     return World(SHELLS[shell], transport, servers[store], f"q-{next(_numbers)}")
@@ -35,6 +35,6 @@ def world(request: pytest.FixtureRequest, servers: dict[str, testing.server]) ->
 @pytest.fixture
 def own_world(world: World, request: pytest.FixtureRequest) -> Iterator[World]:
     """A world whose server the test may harm."""
-    server = testing.server(store=request.node.callspec.params["world"][2])
+    server = STORES[request.node.callspec.params["world"][2]]("own")
     with server:
         yield World(world.shell, world.transport, server, world.queue)

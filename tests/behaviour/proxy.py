@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,15 +16,23 @@ REFUSED = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r
 class Proxy:
     """Forwards to a port of this machine, all but upgrades: those get `answer`, and are cut.
 
-    With an answer of None it swallows them.
+    With an answer of None it swallows them. With `cuts_after` it cuts connections, whatever they
+    carry, when they are that many seconds old.
     """
 
     def __init__(
-        self, port: int, answer: bytes | None = None, *, lets_upgrades: bool = False
+        self,
+        port: int,
+        answer: bytes | None = None,
+        *,
+        lets_upgrades: bool = False,
+        cuts_after: float | None = None,
     ) -> None:
         self._target = ("127.0.0.1", port)
         self._answer = answer
-        self._lets_upgrades = lets_upgrades
+        self.lets_upgrades = lets_upgrades
+        self._cuts_after = cuts_after
+        self.cuts = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
         self.upgrades = 0
@@ -59,7 +68,7 @@ class Proxy:
         head = client.recv(65536)
         if not head:
             return  # it went, or we did
-        if b"upgrade: websocket" in head.lower() and not self._lets_upgrades:
+        if b"upgrade: websocket" in head.lower() and not self.lets_upgrades:
             self.upgrades += 1
             if self._answer is not None:
                 client.sendall(self._answer)
@@ -68,8 +77,16 @@ class Proxy:
         server = socket.create_connection(self._target)
         self._open.append(server)
         server.sendall(head)
+        if self._cuts_after is not None:
+            _in_thread(lambda: self._cut_later(client))
         _in_thread(lambda: self._pump(server, client, can_lose=True))
         self._pump(client, server)
+
+    def _cut_later(self, client: socket.socket) -> None:
+        assert self._cuts_after is not None
+        time.sleep(self._cuts_after)
+        client.shutdown(socket.SHUT_RDWR)  # raises when it is gone already
+        self.cuts += 1
 
     def _pump(
         self, source: socket.socket, target: socket.socket, *, can_lose: bool = False

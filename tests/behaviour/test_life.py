@@ -80,7 +80,11 @@ async def test_a_server_that_crashes_and_comes_back(own_world: World) -> None:
 
 
 async def _go_and_come_back(world: World, *, gracefully: bool) -> None:
-    """Publishing and consuming go on over two restarts; what was stored durably is all there."""
+    """Publishing and consuming go on over two restarts; what was stored durably is all there.
+
+    A poll whose answer was lost in a crash has its messages until their lease is over, where
+    leases outlive the server.
+    """
     got: list[int] = []
     states: list[str] = []
     keeps = world.server._store != "memory"
@@ -92,7 +96,7 @@ async def _go_and_come_back(world: World, *, gracefully: bool) -> None:
 
     async with (
         world.connect(on_state=states.append) as client,
-        world.shell.background(client.consume(world.queue, handle)),
+        world.shell.background(client.consume(world.queue, handle, lease_ms=5_000)),
     ):
         for n in range(2):
             publishes = world.shell.all(
@@ -107,7 +111,7 @@ async def _go_and_come_back(world: World, *, gracefully: bool) -> None:
             if notices:
                 await world.eventually(lambda: states.count(world.open_state) == n + 2)  # noqa: B023
         if keeps:
-            await world.eventually(lambda: set(got) == set(range(200)))
+            await world.eventually(lambda: set(got) == set(range(200)), seconds=60)
         await client.publish(world.queue, 1000)
         await world.eventually(lambda: 1000 in got)
     again = states[1:-1] if not notices else ["connecting", world.open_state] * 2

@@ -10,7 +10,11 @@ from typing import Any
 
 from pushlane import testing
 from tests.behaviour.javascript import JavaScriptShell
+from tests.behaviour.replicated import replicated_server
 from tests.behaviour.shells import AsyncioShell, Shell
+
+MakeServer = Callable[[str], testing.server]
+"""Servers of a process that run at the same time have different names."""
 
 SHELLS: dict[str, Shell] = {
     "asyncio": AsyncioShell(),
@@ -20,10 +24,11 @@ TRANSPORTS = [
     "ws",
     "poll",
 ]
-STORES = [
-    "memory",
-    "sqlite",
-]
+STORES: dict[str, MakeServer] = {
+    "memory": lambda _: testing.server(store="memory"),
+    "sqlite": lambda _: testing.server(store="sqlite"),
+    "cassandra": replicated_server,
+}
 
 
 class World:

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from pushlane.wire.limits import Limits
-from pushlane_dispatcher.node import CannotOpen, Message, QueueConfig, open_node
+from pushlane_dispatcher.node import CannotOpen, Message, QueueConfig, StoreLimits, open_node
 from pushlane_storage.sqlite.limits import Limits as SqliteLimits
 from tools.services.ports import free_port
 
@@ -26,9 +26,9 @@ def test_what_is_stored_is_there_again(tmp_path: Path, sqlite: SqliteLimits | No
     url = f"sqlite:{tmp_path / 'data'}"
 
     async def main() -> None:
-        async with open_node(url, sqlite=sqlite) as dispatcher:
+        async with open_node(url, stores=StoreLimits(sqlite)) as dispatcher:
             await dispatcher.publish("default", "q", [Message(b"1", 0)], create=True)
-        async with open_node(url, sqlite=sqlite) as dispatcher:
+        async with open_node(url, stores=StoreLimits(sqlite)) as dispatcher:
             assert (await dispatcher.stats("default", "q")).stored == 1
 
     trio.run(main)  # on the real clock: the store's threads take real time
@@ -51,7 +51,7 @@ def test_what_is_stored_is_there_again(tmp_path: Path, sqlite: SqliteLimits | No
 )
 async def test_what_cannot_be_opened(store: str, leases: str, reason: str) -> None:
     with pytest.raises(CannotOpen, match=reason):
-        async with open_node(store, leases, sqlite=SqliteLimits()):
+        async with open_node(store, leases):
             raise AssertionError("opened")
 
 

@@ -1,7 +1,8 @@
 """A reader's machine: a folder, a shell, and the server that the page tells to start.
 
 Pages say 127.0.0.1:8420; here it is a free port, in what is run and, turned back, in what is
-printed. `.venv` leads to the repository's, so commands can be run as they stand.
+printed. The same with Cassandra and Redis, where a page uses them. `.venv` leads to the
+repository's, so commands can be run as they stand.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ import threading
 from pathlib import Path
 
 from tests.docs.console import Example, is_shown
+from tests.docs.places import Places
 from tests.gateway.process import environment
 from tests.repo import ROOT
 
 PORT = ":8420"
+NOWHERE = Places()
 READY = "ready on "
 TIMEOUT = 60.0
 """Seconds for one command: only a machine that is very busy needs more than two."""
 
 
 class Machine:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, places: Places = NOWHERE) -> None:
+        self._places = places
         self.folder = folder / "home"
         self.folder.mkdir()
         (self.folder / ".venv").symlink_to(ROOT / ".venv")
@@ -46,7 +50,7 @@ class Machine:
 
     def here(self, text: str) -> str:
         """From what a page says to what is true here."""
-        return text.replace(PORT, self._port)
+        return self._places.here(text.replace(PORT, self._port))
 
     def run(self, example: Example) -> None:
         """Do it, and compare what is printed."""
@@ -58,7 +62,7 @@ class Machine:
             printed = self._interrupt(example)
         else:
             printed = self._run(example.command)
-        printed = printed.replace(self._port, PORT)
+        printed = self._places.shown(printed).replace(self._port, PORT)
         if printed and not printed.endswith("\n"):
             printed += "\n"  # a page can't show that there is none
         assert is_shown(example.shown, printed), (

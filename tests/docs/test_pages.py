@@ -13,8 +13,9 @@ import pytest
 
 from pushlane_gateway.configuration.load import load
 from tests.docs.console import read_examples
-from tests.docs.machine import Machine
+from tests.docs.machine import NOWHERE, Machine
 from tests.docs.page import PAGES, Block, name_of, read_blocks
+from tests.docs.places import Places, places_of
 from tests.docs.python import Python
 from tests.gateway.process import environment
 
@@ -24,6 +25,7 @@ SHARED = {"docs/guide.md"}
 ELSEWHERE = {
     ("docs/architecture.md", "mermaid"): "tests/dispatcher/core/test_life.py",
     ("docs/cassandra.md", "console"): "tests/storage/cassandra/test_migrate.py",
+    ("docs/demo.md", "console"): "tests/tools/demo/test_main.py",
     ("docs/embedded-store.md", "console"): "tests/storage/test_store_command.py",
     ("docs/http.md", "http"): "tests/gateway/http/test_page_of_docs.py",
     ("docs/javascript.md", "html"): "sdk_js/test/browser/docs.test.ts",
@@ -38,8 +40,10 @@ RUN = {"", "console", "js", "python", "toml"}
 
 
 @contextmanager
-def machine_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    machine = Machine(folder)
+def machine_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, places: Places = NOWHERE
+) -> Iterator[Machine]:
+    machine = Machine(folder, places)
     for name in os.environ.keys() - environment().keys():
         monkeypatch.delenv(name)
     monkeypatch.setenv("PUSHLANE_URL", machine.url)
@@ -100,8 +104,14 @@ def run_javascript(source: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with machine_for(tmp_path, monkeypatch) as machine:
-        run_page(name_of(page), page.read_text(), machine)
+    name, text = name_of(page), page.read_text()
+    commands = "".join(block.text for block in read_blocks(text) if is_command(name, block))
+    with machine_for(tmp_path, monkeypatch, places_of(commands)) as machine:
+        run_page(name, text, machine)
+
+
+def is_command(name: str, block: Block) -> bool:
+    return block.language == "console" and (name, "console") not in ELSEWHERE
 
 
 @pytest.mark.parametrize(

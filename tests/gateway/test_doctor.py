@@ -127,3 +127,32 @@ def test_a_lease_cache_that_could_do_better(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_lease_cache_that_nobody_knows() -> None:
     Path("pushlane.toml").write_text('leases = "mongo://x"')
     assert found()["lease cache"][0] == "failed"
+
+
+def test_a_store_that_nobody_knows() -> None:
+    Path("pushlane.toml").write_text('store = "mongo://x"')
+    assert found()["store"][0] == "failed"
+
+
+def test_a_replicated_store(cassandra_service: Service) -> None:
+    url = cassandra_service.cassandra_url("looked_at").replace("//", "//user:secret@")
+    Path("pushlane.toml").write_text(f'store = "{url}"\ncassandra.connect_ms = 60000')
+    rows = found()
+    assert list(rows) == [
+        "configuration",
+        "cassandra",
+        "keyspace",
+        "commit log",
+        "file descriptors",
+    ]
+    assert rows["cassandra"][0] == "ok"
+    assert "the next start brings it" in rows["keyspace"][1]
+    assert rows["commit log"][0] == "warning", "one node, and it syncs every ten seconds"
+    assert "secret" not in str(rows)
+
+
+def test_a_replicated_store_that_is_not_there() -> None:
+    Path("pushlane.toml").write_text(f'store = "cassandra://127.0.0.1:{free_port()}/k"')
+    rows = found()
+    assert rows["cassandra"][0] == "failed"
+    assert "can't be reached" in rows["cassandra"][1]

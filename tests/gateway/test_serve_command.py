@@ -22,6 +22,7 @@ from pushlane_gateway.serve_command import serve
 from pushlane_storage.sqlite.store import SqliteStore
 from tests.gateway.client import WireClient
 from tests.gateway.process import run, serving
+from tools.services.ports import free_port
 
 
 def test_publish_kill_restart_consume(tmp_path: Path) -> None:
@@ -103,6 +104,14 @@ def test_a_folder_in_use(tmp_path: Path) -> None:
         assert second.stdout == ""
         (line,) = second.stderr.splitlines()
         assert f"is in use by process {server.popen.pid}" in line
+
+
+def test_a_cassandra_that_is_not_there_may_come_later(tmp_path: Path) -> None:
+    done = run(tmp_path, "--store", f"cassandra://u:secret@127.0.0.1:{free_port()}/k")
+    assert (done.returncode, done.stdout) == (os.EX_TEMPFAIL, "")
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("pushlane serve: Cassandra can't be reached at 127.0.0.1:")
+    assert "secret" not in done.stderr
 
 
 def test_insecure_says_so_aloud(tmp_path: Path) -> None:

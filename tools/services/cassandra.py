@@ -26,6 +26,8 @@ START_SECONDS = 180
 STOP_SECONDS = 30
 RING_OF_THREE = 3
 TOKENS = 1 << 64
+PROTOCOL = 5
+"""Else the driver begins with the newest that it knows, and goes down from there."""
 WHOLE = "SELECT parent_id FROM system_distributed.parent_repair_history LIMIT 1"
 """Of a table that Cassandra replicates three times by itself: at ALL, every node must be seen."""
 
@@ -52,6 +54,10 @@ class Node:
         self.process.kill()
         self.start()
 
+    def stop(self) -> None:
+        """In good order: the others know at once that it is gone."""
+        self.process.terminate(STOP_SECONDS)
+
     def kill(self) -> None:
         self.process.kill()
 
@@ -76,7 +82,10 @@ class Node:
         cluster = Cluster(
             [self.host],
             port=self.port,
+            protocol_version=PROTOCOL,
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+            schema_metadata_enabled=False,
+            token_metadata_enabled=False,
             connect_timeout=10,
         )
         with suppress(NoHostAvailable, DriverException, RequestExecutionException, OSError):

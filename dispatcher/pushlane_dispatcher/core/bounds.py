@@ -76,6 +76,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """How far ahead the schedule index is read."""
     steal_ms: int = 1_000
     """How long a consumer is idle before it gets what another one only reserved."""
+    adopt_ms: int = 5_000
+    """How long what a consumer had only reserved waits for its session after a crash of the owner:
+    a session that is still there says so at once."""
     expiry_sweep_ms: int = 1_000
     """The least time between two sweeps for expired messages."""
     max_limit: int = 100_000_000

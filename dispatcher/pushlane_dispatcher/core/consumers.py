@@ -112,7 +112,7 @@ class Consumers:
                 lost.append((prefix, low, high))
         gone = [n for n in listed if n not in subscription.held and n not in subscription.settled]
         lost += runs_of_numbers(subscription.prefix, sorted(gone))
-        subscription.away_until = None
+        subscription.away_until = subscription.adopt_until = None
         subscription.generation += 1
         again = [entry for n, entry in subscription.held.items() if n not in listed]
         for entry in again:
@@ -283,7 +283,9 @@ class Consumers:
 
     def adopted(self, subscription: Subscription, entry: Entry) -> None:
         """A lease outlived its owner; from now on this one vouches for it."""
+        assert subscription.adopt_until is not None
         self._prolonged(subscription, [entry], entry.deadline)
+        self.timers.watch(subscription, subscription.adopt_until)
 
     def ack(
         self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
@@ -379,7 +381,7 @@ class Consumers:
                 self.end(subscription, False, now, wall)
                 continue
             subscription.pardon(now)
-            late = [entry for entry in subscription.held.values() if entry.deadline <= now]
+            late = subscription.late(now)
             if late:
                 self._expire(subscription, late, now, wall)
             self._offer(subscription)

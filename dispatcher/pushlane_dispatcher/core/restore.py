@@ -92,6 +92,7 @@ def _restore_lease(shard: Shard, lease: RecoveredLease, now: int, wall: int) -> 
         shard.credit(subscription, 0)  # until its session resumes and says
         subscription.next_n = (shard.epoch << RECEIPT_EPOCH_BITS) + 1
         subscription.away_until = now
+        subscription.adopt_until = now + shard.bounds.adopt_ms
     deadline = now + max(0, lease.deadline - wall)
     entry = _bare(lane, lease.seq, State.LEASED if lease.started else State.RESERVED, now)
     entry.message = lease.message

@@ -12,14 +12,15 @@ from typing import Any
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.life import State
 from pushlane_storage.ranges import Ranges
 
 
 class Subscription:
     __slots__ = (
-        "ack_none", "away_until", "check_at", "closed", "credit", "explicit", "failures",
-        "generation", "held", "lease_ms", "next_n", "penalties", "prefix", "session",
-        "settled", "stamp", "taking", "token", "turn",
+        "ack_none", "adopt_until", "away_until", "check_at", "closed", "credit", "explicit",
+        "failures", "generation", "held", "lease_ms", "next_n", "penalties", "prefix",
+        "session", "settled", "stamp", "taking", "token", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +59,8 @@ class Subscription:
         """Unsubscribed: gets nothing more, but may settle what it has leased."""
         self.away_until: int | None = None
         """Its session lost the connection and may resume until then."""
+        self.adopt_until: int | None = None
+        """Only the lease cache knew it: until then what it reserved waits for its session."""
         self.check_at: int | None = None
         """Monotonic: the next time that something of it may run out."""
         self.stamp = 0
@@ -96,9 +99,19 @@ class Subscription:
         times = [entry.deadline for entry in self.held.values()]
         if self.penalties:
             times.append(self.penalties[0][0])
-        if self.away_until is not None:
-            times.append(self.away_until)
+        times += [at for at in (self.away_until, self.adopt_until) if at is not None]
         return min(times, default=None)
+
+    def late(self, now: int) -> list[Entry]:
+        """What has run out, and reservations for which nobody came."""
+        deserted = self.adopt_until is not None and self.adopt_until <= now
+        if deserted:
+            self.adopt_until = None
+        return [
+            entry
+            for entry in self.held.values()
+            if entry.deadline <= now or (deserted and entry.state is State.RESERVED)
+        ]
 
 
 class Fair:

@@ -15,7 +15,13 @@ import msgspec
 
 from pushlane.wire.errors import PushlaneError
 from pushlane.wire.limits import Limits
-from pushlane_dispatcher.configurable import Bounds, Settings, SqliteLimits, check_config
+from pushlane_dispatcher.configurable import (
+    Bounds,
+    CassandraLimits,
+    Settings,
+    SqliteLimits,
+    check_config,
+)
 from pushlane_gateway.auth.key_file import DEFAULT_NAME as KEYS_FILE
 from pushlane_gateway.auth.origin import check_host, check_origin
 from pushlane_gateway.auth.settings import AuthSettings
@@ -66,6 +72,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """The same of one shard of a queue."""
     sqlite: SqliteLimits = SqliteLimits()
     """The same of the embedded store."""
+    cassandra: CassandraLimits = CassandraLimits()
+    """The same of the replicated store."""
 
     def __post_init__(self) -> None:
         if not self.listen:

@@ -119,6 +119,37 @@ def test_a_reservation_is_restored_as_one() -> None:
     assert {entry.deadline for entry in entries.values()} == {1_000}
 
 
+def test_a_reservation_does_not_wait_long_for_a_session_that_is_gone() -> None:
+    rig = Rig(PROMPT, cached=True)
+    consumer = rig.subscribe(explicit=True, lease_ms=20_000)
+    rig.publish("a", "b", "c")
+    consumer.start(1)
+    rig.crash()
+    other = rig.subscribe()
+    rig.wait(rig.shard.bounds.adopt_ms - 1)
+    assert other.bodies == []
+    rig.wait(2)
+    assert [(got.body, got.attempt, got.deliveries) for got in other.inbox] == [
+        ("b", 1, 1),
+        ("c", 1, 1),
+    ]
+    rig.wait(10_000)
+    assert rig.stats.leased == 3, "what was begun has its whole lease"
+
+
+def test_a_session_that_comes_keeps_its_reservations() -> None:
+    rig = Rig(PROMPT, cached=True)
+    consumer = rig.subscribe(explicit=True)
+    rig.publish("a", "b")
+    rig.crash()
+    again = back(rig, consumer)
+    assert again.resume(1, 2) == []
+    other = rig.subscribe(1)
+    other.credit(0)  # idle consumers may take what is reserved
+    rig.wait(60_000)
+    assert (rig.lost, rig.stats.reserved) == ([], 2)
+
+
 def test_a_lease_that_ran_out_meanwhile_comes_back_at_once() -> None:
     rig = Rig(PROMPT, cached=True)
     rig.subscribe(lease_ms=1_000)

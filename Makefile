@@ -5,6 +5,7 @@ UV := .venv/bin/uv
 READY := .venv/ready
 JS_READY := sdk_js/node_modules/ready
 JS_BUILT := sdk_js/dist/ready
+DEMO_BUILT := sdk_js/demo/dist/ready
 
 # The cache lives with the environment, so that the wheel tests can install offline from it.
 export UV_CACHE_DIR := $(CURDIR)/.venv/uv-cache
@@ -19,7 +20,7 @@ define install-services
 @tools/install-debian redis-server redis-server
 endef
 
-.PHONY: help setup serve test check fmt bench bench-core bench-gateway sim powerloss faults crash outages soak services lock clean
+.PHONY: help setup serve demo test check fmt bench bench-core bench-gateway bench-replicated bench-js sim powerloss faults crash outages soak services lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -46,8 +47,16 @@ $(JS_BUILT): $(JS_READY) $(shell find sdk_js/src sdk_js/scripts -type f) $(wildc
 	cd sdk_js && npm run --silent build
 	@touch $@
 
+# The page of the demo, which loads the SDK's bundle.
+$(DEMO_BUILT): $(JS_BUILT) $(shell find sdk_js/demo -type f -not -path '*/dist*') sdk_js/scripts/demo.mjs
+	cd sdk_js && npm run --silent demo
+	@touch $@
+
 serve: setup ## run the server
 	.venv/bin/pushlane serve
+
+demo: setup $(DEMO_BUILT) ## run a server with a page that shows what it does; PORT=8430 DATA=folder
+	@exec $(PY) -m tools.demo $(if $(PORT),--port $(PORT)) $(if $(DATA),--data $(DATA))
 
 # Cassandra's jars are fetched when they are first needed.
 services: setup ## run Cassandra and Redis; CASSANDRA_PORT=9042 REDIS_PORT=6379 RING=3
@@ -56,7 +65,7 @@ services: setup ## run Cassandra and Redis; CASSANDRA_PORT=9042 REDIS_PORT=6379 
 		$(if $(CASSANDRA_PORT),--cassandra-port $(CASSANDRA_PORT)) \
 		$(if $(REDIS_PORT),--redis-port $(REDIS_PORT))
 
-test: check $(JS_BUILT) ## check, then run all tests
+test: check $(DEMO_BUILT) ## check, then run all tests
 	$(install-services)
 	@tools/install-debian cc gcc libc6-dev
 	@tools/install-debian node nodejs npm
@@ -75,6 +84,8 @@ test: check $(JS_BUILT) ## check, then run all tests
 	$(PY) -m tests.faults
 	$(call step,crashes)
 	$(PY) -m tests.crash --rounds 8 --stops 2
+	$(call step,outages of what a cluster stands on)
+	$(PY) -m pytest tests/outages
 	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
 
 check: setup $(JS_READY) ## formatting, lint, types and import contracts
@@ -94,7 +105,7 @@ fmt: setup $(JS_READY) ## format and mend what can be mended
 	.venv/bin/ruff check --fix .
 	cd sdk_js && npm run --silent format
 
-bench: bench-core bench-gateway ## run all benchmarks
+bench: bench-core bench-gateway bench-replicated bench-js ## run all benchmarks
 
 bench-core: setup ## benchmark the dispatcher's core and the embedded store
 	$(PY) -m bench.core
@@ -104,7 +115,15 @@ bench-gateway: setup ## benchmark the server beside other queues; QUICK=1, ONLY=
 	@tools/install-debian node nodejs npm
 	$(PY) -m bench.gateway $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
-sim: setup ## simulate; SEED=n replays one run, STORE=sqlite runs on that only
+bench-replicated: setup ## benchmark the server on Cassandra and Redis; QUICK=1, ONLY="rate opening"
+	$(install-services)
+	@tools/install-debian node nodejs npm
+	$(PY) -m bench.replicated $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+bench-js: setup $(JS_BUILT) ## benchmark the JavaScript SDK beside raw frames and nats.js
+	$(PY) -m bench.javascript
+
+sim: setup ## simulate; SEED=n replays one run, STORE=sqlite or cassandra runs on that only
 	$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
 
 powerloss: setup ## cut the power of the embedded store, 2,000 times
@@ -118,9 +137,10 @@ faults: setup ## make the disk of the embedded store fail; CASES=n of each seed,
 crash: setup ## kill -9 a server under load 100 times, stop it or its clients 20 times; SEED=n
 	$(PY) -m tests.crash $(if $(SEED),--seed $(SEED))
 
-outages: setup ## kill nodes of a ring of three Cassandras while it is written to
+outages: setup ## break Cassandra, Redis and gateways under load; TIMES=3 each, SEED=n
 	$(install-services)
-	$(PY) -m pytest tests/outages
+	$(PY) -m tests.outages $(if $(TIMES),--times $(TIMES)) $(if $(SEED),--seed $(SEED))
+	$(PY) -m tests.outages --plants
 
 soak: setup ## simulate with fresh seeds for MINUTES (10), then the crashes of `make crash`
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))
@@ -133,5 +153,5 @@ lock: setup ## write requirements-dev.lock anew; UPGRADE=1 takes the newest vers
 
 clean: ## remove everything that make made
 	rm -rf .venv .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf dist sdk_py/dist sdk_js/dist sdk_js/node_modules
+	rm -rf dist sdk_py/dist sdk_js/dist sdk_js/demo/dist sdk_js/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import msgspec
 
 from pushlane_storage.history import event as history
-from tests.crash.child import Child
+from tests.crash.crew import Crew, Say
 from tests.crash.load import CONFIGS, LEASE_MS, QUEUES, WORK
-from tests.crash.node import REPOSITORY, Node, milliseconds
-from tests.crash.recorder import Recorder
+from tests.crash.node import Node, milliseconds
 
 READY_MS = 3_000
 STOP_S = 2.5 * LEASE_MS / 1000
@@ -34,12 +31,6 @@ UNAWARES = 0.15
 EARLY = 0.1
 """The share of kills that are followed by another one before the server is ready."""
 EARLY_S = 1.0
-DRAIN_S = 60.0
-END_S = 60.0
-DRIVER = 0
-"""The driver's own part of the history."""
-
-Say = Callable[[str], None]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -69,14 +60,16 @@ class Figures(msgspec.Struct):
 class Campaign:
     def __init__(self, plan: Plan, folder: Path, say: Say = lambda _: None) -> None:
         self._plan = plan
-        self._folder = folder
         self._say = say
         self._rng = Random(f"campaign {plan.seed}")
-        self._recorder = Recorder(DRIVER)
+        self._crew = Crew(folder, plan.seed, say)
+        self._recorder = self._crew.recorder
         self._node = Node(folder, plan.plant)
-        self._workers: list[Child] = []
         self.figures = Figures()
-        self.histories: list[Path] = []
+
+    @property
+    def histories(self) -> list[Path]:
+        return self._crew.histories
 
     def run(self) -> None:
         """Leaves the parts of the history in the folder; no process is left."""
@@ -89,9 +82,7 @@ class Campaign:
                 self._say(f"{number}/{len(rounds)} {what}: {self._round(what)}")
             self._finish()
         finally:
-            for worker in self._workers:
-                if worker.is_alive:
-                    worker.kill()
+            self._crew.kill()
             self._node.close()
         self.figures.seconds = time.monotonic() - began
 
@@ -113,19 +104,9 @@ class Campaign:
         self._node.wait_until_ready()
         for name in QUEUES:
             self._node.ask("PUT", f"/v1/queues/{name}", CONFIGS.get(name, {}))
-        for number, role in enumerate(("producers", "consumers", "consumers"), DRIVER + 1):
-            self._workers.append(self._worker(number, role))
-        for worker in self._workers:
-            worker.hear("begun", END_S)
-
-    def _worker(self, number: int, role: str) -> Child:
-        path = self._folder / f"{number}.{role}.jsonl"
-        self.histories.append(path)
-        command = [
-            sys.executable, "-m", "tests.crash.worker", role, "--url", self._node.url,
-            "--seed", str(self._plan.seed), "--number", str(number), "--history", str(path),
-        ]  # fmt: skip
-        return Child(command, self._folder / f"{number}.{role}.log", REPOSITORY)
+        for role in ("producers", "consumers", "consumers"):
+            self._crew.hire(role, self._node.url)
+        self._crew.wait_until_begun()
 
     # Rounds
 
@@ -139,7 +120,7 @@ class Campaign:
             time.sleep(STOP_S)
             self._node.go_on()
         else:
-            stopped = self._workers[self._rng.choice([1, 2])]
+            stopped = self._rng.choice(self._crew.consumers)
             stopped.signal(signal.SIGSTOP)
             time.sleep(STOP_S)
             stopped.signal(signal.SIGCONT)
@@ -171,31 +152,6 @@ class Campaign:
     # The end
 
     def _finish(self) -> None:
-        producers, *consumers = self._workers
-        producers.say("calm")
-        producers.hear("done", END_S)
-        for worker in consumers:
-            worker.say("calm")
-        self._drain()
-        for worker in consumers:
-            worker.say("end")
-        for worker in consumers:
-            worker.hear("done", END_S)
-        for worker in self._workers:
-            assert worker.end(END_S) == 0
+        self._crew.finish(lambda: sum(map(self._node.left, QUEUES)))
         assert self._node.terminate() == 0, "the server did not drain"
-        path = self._folder / "driver.jsonl"
-        self._recorder.write(path)
-        self.histories.append(path)
-
-    def _drain(self) -> None:
-        recorder = self._recorder
-        deadline = time.monotonic() + DRAIN_S
-        recorder.add(history.Quiesce(recorder.at, QUEUES, recorder.at + round(DRAIN_S * 1000)))
-        while (left := self._left()) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        self._say(f"drained: {left} messages left")
-        recorder.add(history.Drained(recorder.at, left))
-
-    def _left(self) -> int:
-        return sum(map(self._node.left, QUEUES))
+        self._crew.write()

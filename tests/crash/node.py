@@ -1,4 +1,4 @@
-"""The server under test: a real `pushlane serve` on the embedded store, always on one port."""
+"""A server under test: a real `pushlane serve`, always on one port."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.crash.child import Child, ChildFailed
 
 REPOSITORY = Path(__file__).parents[2]
 SERVE = [sys.executable, "-c", "from pushlane.cli import main; main()", "serve"]
-START_S = 30.0
+START_S = 90.0
 ASK_S = 10.0
 LOOPBACK = "127.0.0.1"
 UTIME = 11
@@ -26,20 +26,28 @@ UTIME = 11
 class Node:
     """Started, killed, stopped and continued by the campaign."""
 
-    def __init__(self, folder: Path, plant: str = "") -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, plant: str = "", *, backing: Sequence[str] = (), name: str = "server",
+        planted: str = "tests.crash.planted",
+    ) -> None:  # fmt: skip
+        """`backing`: the arguments that say where it keeps things; without, in the folder.
+
+        `planted` is the module that runs it with a bug.
+        """
+        self._backing = list(backing) or ["--data", str(folder / "data")]
+        self._log = folder / f"{name}.log"
+        self.name = name
         self._command = SERVE
         if plant:
-            self._command = [sys.executable, "-m", "tests.crash.planted", plant, "serve"]
+            self._command = [sys.executable, "-m", planted, plant, "serve"]
         self._listen = f"{LOOPBACK}:0"
         self._child: Child | None = None
         self.url = ""
 
     def spawn(self) -> None:
         """Start it; `wait_until_ready` says when it is there."""
-        log, data = self._folder / "server.log", self._folder / "data"
-        arguments = ["--listen", self._listen, "--data", str(data), "--log-level", "warning"]
-        self._child = Child([*self._command, *arguments], log, REPOSITORY)
+        arguments = ["--listen", self._listen, *self._backing, "--log-level", "warning"]
+        self._child = Child([*self._command, *arguments], self._log, REPOSITORY)
 
     def wait_until_ready(self) -> None:
         self.url = self._there.hear("ready on ", START_S)
@@ -61,7 +69,14 @@ class Node:
 
     def terminate(self) -> int:
         """SIGTERM; its exit code."""
+        self.ask_to_end()
+        return self.end()
+
+    def ask_to_end(self) -> None:
         self._there.signal(signal.SIGTERM)
+
+    def end(self) -> int:
+        """Wait for its end; its exit code."""
         code = self._there.end(START_S)
         self._child = None
         return code
@@ -94,6 +109,19 @@ class Node:
     def acked(self, queue: str) -> int:
         """How many of a queue's messages were acked since the server's start."""
         return int(self.ask("GET", f"/v1/queues/{queue}/stats")["acked"])
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def number(self, metric: str) -> float:
+        """A metric without labels."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=ASK_S) as answer:
+            for line in answer.read().decode().splitlines():
+                name, _, value = line.partition(" ")
+                if name == metric:
+                    return float(value)
+        raise LookupError(f"there is no {metric}")
 
     def left(self, queue: str) -> int:
         """How many messages a queue has, and is about to have."""

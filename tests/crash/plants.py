@@ -43,7 +43,7 @@ def forgotten_ids() -> None:
     def restore(self: Dedup, *args: object) -> None:
         pass
 
-    _put(Dedup, "restore", restore)
+    put(Dedup, "restore", restore)
 
 
 def trusted_receipts() -> None:
@@ -52,8 +52,8 @@ def trusted_receipts() -> None:
     def done(self: Gather, ticket: SettleTicket, error: PushlaneError | None) -> None:
         self.one_less(error)
 
-    _put(Gather, "__call__", done)
-    _put(settle, "render_all", lambda spans: [])
+    put(Gather, "__call__", done)
+    put(settle, "render_all", lambda spans: [])
 
 
 def unkept_keys() -> None:
@@ -62,7 +62,7 @@ def unkept_keys() -> None:
     def claim(self: Keys, key: str, entry: Entry) -> bool:
         return True
 
-    _put(Keys, "claim", claim)
+    put(Keys, "claim", claim)
 
 
 PLANTS: dict[str, Callable[[], None]] = {
@@ -83,7 +83,8 @@ CAUGHT: dict[str, set[str]] = {
 """The rules of which at least one must say so."""
 
 
-def _put(owner: object, name: str, value: object) -> None:
+def put(owner: object, name: str, value: object) -> None:
+    """Replace something that is there."""
     assert hasattr(owner, name), f"{owner} has no {name}: the plant does nothing"
     setattr(owner, name, value)
 
@@ -94,7 +95,7 @@ def _change_store(early: str) -> None:
     async def open_store(*args: Any) -> Store:
         return cast(Store, Early(await real(*args), early))
 
-    _put(node, "_open_store", open_store)
+    put(node, "_open_store", open_store)
 
 
 class Early:

@@ -72,10 +72,14 @@ def _watch_refusals(client: pushlane.Client, refused: Callable[[], None]) -> Non
 class Production:
     """All producers of a process, until they are told to stop."""
 
-    def __init__(self, connect: Connect, recorder: Recorder, rng: Random) -> None:
+    def __init__(
+        self, connect: Connect, recorder: Recorder, rng: Random, pace: float = 1.0
+    ) -> None:
         self._connect = connect
         self._recorder = recorder
         self._rng = rng
+        self._pace = pace
+        """How many times smaller bursts are, and longer all pauses."""
         self._stopping = asyncio.Event()
         self._repeats: set[asyncio.Task[None]] = set()
 
@@ -83,6 +87,7 @@ class Production:
         self._stopping.set()
 
     async def run(self, name: str) -> None:
+        steady_s = 0.02 * self._pace  # they are the most: with more time, they take it twice
         async with (
             self._connect(SETTINGS) as bursts, self._connect(SETTINGS) as steady,
             self._connect(SETTINGS) as first, self._connect(SETTINGS) as second,
@@ -95,7 +100,7 @@ class Production:
             )
             await asyncio.gather(
                 self._repeat(PAUSE_S, lambda: self._burst(b)),
-                *(self._repeat(0.02, partial(self._one, s, key)) for key in KEYS[:6]),
+                *(self._repeat(steady_s, partial(self._one, s, key)) for key in KEYS[:6]),
                 self._repeat(0.08, lambda: self._twice(f, r)),
                 self._repeat(0.08, lambda: self._hurry(i)),
                 *(self._repeat(0.2, partial(self._one, s, key, POLLED)) for key in KEYS[:4]),
@@ -105,10 +110,11 @@ class Production:
     async def _repeat(self, pause_s: float, act: Callable[[], Awaitable[None]]) -> None:
         while not self._stopping.is_set():
             await act()
-            await asyncio.sleep(self._rng.uniform(0, 2 * pause_s))
+            await asyncio.sleep(self._rng.uniform(0, 2 * pause_s * self._pace))
 
     async def _burst(self, producer: Producer) -> None:
-        keys = [self._rng.choice([*KEYS, None]) for _ in range(self._rng.randint(1, 2 * BURST))]
+        most = max(round(2 * BURST / self._pace), 1)
+        keys = [self._rng.choice([*KEYS, None]) for _ in range(self._rng.randint(1, most))]
         await asyncio.gather(*(producer.publish(WORK, producer.uid(), key) for key in keys))
 
     async def _one(self, producer: Producer, key: str, queue: str = WORK) -> None:

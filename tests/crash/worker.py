@@ -31,22 +31,25 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--number", type=int, required=True)
     parser.add_argument("--history", type=Path, required=True)
+    parser.add_argument("--pace", type=float, default=1.0, help="how much more slowly to publish")
     args = parser.parse_args()
     os.nice(NICE)
     recorder = Recorder(args.number)
     rng = Random(f"{args.seed} {args.number}")
-    asyncio.run(work(args.role, args.url, recorder, rng, f"{args.number}"))
+    asyncio.run(work(args.role, args.url, recorder, rng, f"{args.number}", args.pace))
     recorder.write(args.history)
     print("done", flush=True)
 
 
-async def work(role: str, url: str, recorder: Recorder, rng: Random, name: str) -> None:
+async def work(
+    role: str, url: str, recorder: Recorder, rng: Random, name: str, pace: float
+) -> None:
     def connect(settings: pushlane.Settings) -> pushlane.connect:
         return pushlane.connect(url, settings=settings)
 
     print("begun", flush=True)
     if role == "producers":
-        production = Production(connect, recorder, rng)
+        production = Production(connect, recorder, rng, pace)
         _listen({"calm": production.calm})
         await production.run(name)
     else:

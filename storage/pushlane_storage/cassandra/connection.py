@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 PROTOCOL = 5
 """Of Cassandra 4.0 and newer: its frames carry checksums."""
-RECONNECT_SECONDS = (0.5, 10.0)
+RECONNECT_SECONDS = (0.5, 3.0)
 """Between two tries to reach a node that is down: the first pause, and the longest."""
 IDLE_BEAT_SECONDS = 5
 """How often an idle connection is tried, so that a node that hangs is noticed."""
@@ -148,6 +148,7 @@ def make_cluster(address: Address, limits: Limits) -> Cluster:
         control_connection_timeout=limits.connect_ms / 1000,
         idle_heartbeat_interval=IDLE_BEAT_SECONDS,
         idle_heartbeat_timeout=IDLE_BEAT_SECONDS,
+        prepare_on_all_hosts=False,  # it would wait for one that hangs; a node that must know asks
         sockopts=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # else a write may wait for 40 ms
         compression=False,
         monitor_reporting_enabled=False,

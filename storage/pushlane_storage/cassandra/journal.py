@@ -78,11 +78,12 @@ class Journal:
         row = rows.segment_row(shard, segment.bucket, packed)
         stamp = stamps.written(segment.bucket)
         last = [Write(SEGMENTS, [row], stamp, traits.ttl, traits.level)]
+        # Whoever sees the segment counts its messages: by then those that wait must be found.
         names, entries = self._schedule.writes(shard, segment, traits.ttl)
         if opens is None:
-            return names, [names, last + entries]
+            return names, [names, entries, last]
         names = self._places.lane(shard, opens.key.lane) + names
-        return names, [names, [self._buckets.opened(shard, opens)], last + entries]
+        return names, [names, [self._buckets.opened(shard, opens), *entries], last]
 
     def settle_soon(self, shard: ShardKey, flush: Sequence[Settlement], outcome: Outcome) -> None:
         first = flush[0]

@@ -1,0 +1,89 @@
+"""A crew: the processes with clients, from their start until everything has drained."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pushlane_storage.history import event as history
+from tests.crash.child import Child
+from tests.crash.load import QUEUES
+from tests.crash.node import REPOSITORY
+from tests.crash.recorder import Recorder
+
+DRAIN_S = 60.0
+END_S = 60.0
+DRIVER = 0
+"""The driver's own part of the history; those of workers are numbered from 1."""
+
+Say = Callable[[str], None]
+
+
+class Crew:
+    def __init__(self, folder: Path, seed: int, say: Say = lambda _: None) -> None:
+        self._folder = folder
+        self._seed = seed
+        self._say = say
+        self.recorder = Recorder(DRIVER)
+        self.producers: list[Child] = []
+        self.consumers: list[Child] = []
+        self.histories: list[Path] = []
+
+    @property
+    def workers(self) -> list[Child]:
+        return [*self.producers, *self.consumers]
+
+    def hire(self, role: str, url: str, *, pace: float = 1.0) -> int:
+        """Start a worker; its number. `pace`: how much more slowly it publishes."""
+        number = len(self.workers) + DRIVER + 1
+        path = self._folder / f"{number}.{role}.jsonl"
+        command = [
+            sys.executable, "-m", "tests.crash.worker", role, "--url", url, "--pace", str(pace),
+            "--seed", str(self._seed), "--number", str(number), "--history", str(path),
+        ]  # fmt: skip
+        child = Child(command, self._folder / f"{number}.{role}.log", REPOSITORY)
+        (self.producers if role == "producers" else self.consumers).append(child)
+        self.histories.append(path)
+        return number
+
+    def wait_until_begun(self) -> None:
+        for worker in self.workers:
+            worker.hear("begun", END_S)
+
+    def finish(self, left: Callable[[], int]) -> None:
+        """Producers stop, consumers are well, and nothing may be `left`; then all end."""
+        for worker in self.producers:
+            worker.say("calm")
+        for worker in self.producers:
+            worker.hear("done", END_S)
+        for worker in self.consumers:
+            worker.say("calm")
+        self._drain(left)
+        for worker in self.consumers:
+            worker.say("end")
+        for worker in self.consumers:
+            worker.hear("done", END_S)
+        for worker in self.workers:
+            assert worker.end(END_S) == 0
+
+    def _drain(self, left: Callable[[], int]) -> None:
+        recorder = self.recorder
+        deadline = time.monotonic() + DRAIN_S
+        recorder.add(history.Quiesce(recorder.at, QUEUES, recorder.at + round(DRAIN_S * 1000)))
+        while (found := left()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self._say(f"drained: {found} messages left")
+        recorder.add(history.Drained(recorder.at, found))
+
+    def write(self) -> None:
+        """The driver's part of the history."""
+        path = self._folder / "driver.jsonl"
+        self.recorder.write(path)
+        self.histories.append(path)
+
+    def kill(self) -> None:
+        for worker in self.workers:
+            if worker.is_alive:
+                worker.kill()

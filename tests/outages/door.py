@@ -1,0 +1,106 @@
+"""A door: a port that stays while what stands behind it changes, hangs or gets slow.
+
+Clients know one address; behind it is the gateway that serves at the moment. Redis has a door as
+well, with a delay when it is to be slow.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+HOST = "127.0.0.1"
+CHUNK = 1 << 16
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+class Door:
+    def __init__(self, port: int = 0) -> None:
+        """`port` is what it leads to."""
+        self._leads_to = port
+        self._listener = socket.create_server((HOST, 0))
+        self._pairs: set[Pair] = set()
+        self._lock = threading.Lock()
+        self.delay_s = 0.0
+        """How long everything waits here, on its way there and on its way back."""
+        _in_thread(self._accept)
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    def lead_to(self, port: int) -> None:
+        """To somebody else from now on; who is inside is shown out."""
+        self._leads_to = port
+        self.cut()
+
+    def cut(self) -> None:
+        with self._lock:
+            pairs, self._pairs = self._pairs, set()
+        for pair in pairs:
+            _close(pair)
+
+    def close(self) -> None:
+        _close((self._listener,))
+        self.cut()
+
+    def _accept(self) -> None:
+        while True:
+            client, _ = self._listener.accept()
+            _in_thread(partial(self._serve, client))
+
+    def _serve(self, client: socket.socket) -> None:
+        target = self._leads_to
+        try:
+            server = socket.create_connection((HOST, target))
+        except OSError:
+            client.close()
+            return
+        pair = (client, server)
+        for side in pair:
+            side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self._lock:
+            self._pairs.add(pair)
+        if target != self._leads_to:  # it was led elsewhere meanwhile
+            self._part(pair)
+        _in_thread(lambda: self._pump(pair, server, client))
+        self._pump(pair, client, server)
+
+    def _pump(self, pair: Pair, source: socket.socket, target: socket.socket) -> None:
+        try:
+            while data := source.recv(CHUNK):
+                if self.delay_s:
+                    time.sleep(self.delay_s)
+                target.sendall(data)
+        finally:
+            self._part(pair)
+
+    def _part(self, pair: Pair) -> None:
+        with self._lock:
+            self._pairs.discard(pair)
+        _close(pair)
+
+
+def _close(sockets: tuple[socket.socket, ...]) -> None:
+    """Shut down first: whoever waits in a call on it is to notice."""
+    for one in sockets:
+        with suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+        one.close()
+
+
+def _in_thread(function: Callable[[], None]) -> None:
+    def run() -> None:
+        with suppress(OSError):
+            function()
+
+    threading.Thread(target=run, daemon=True).start()

@@ -1,0 +1,130 @@
+"""The faults. Each leaves the stage as it found it, with another gateway perhaps.
+
+The bar is how long no publish may be accepted, whenever in the fault that is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pushlane_storage.history import event as history
+from tests.crash.node import Node, milliseconds
+from tests.outages.stage import Stage
+
+SOON_MS = 5_000
+OWNER_MS = 15_000
+"""With a change of owner: the old one is judged for 10 s before it is fenced."""
+HANG_S = 20.0
+"""How long a Cassandra node hangs."""
+AWAY_S = 3.0
+"""How long something is gone before it is started again."""
+SLOW_S, DELAY_S = 4.0, 0.5
+"""How long Redis is slow, and by how much: more than a call may take."""
+STRAYING_S, AWARE_S = 2.0, 30.0
+"""How long strays talk to a gateway that was fenced, and until when it must have noticed."""
+
+
+class Told(NamedTuple):
+    """What is to be said of a fault."""
+
+    note: str = ""
+    start_ms: int = 0
+    """How long a process took to start: that depends on the machine, and is not held against us."""
+
+
+class Fault(NamedTuple):
+    run: Callable[[Stage], Told | None]
+    bar_ms: int = SOON_MS
+
+
+def kill_node(stage: Stage) -> None:
+    node = stage.rng.choice(stage.ring.nodes)
+    node.kill()
+    time.sleep(AWAY_S)
+    node.start()
+    stage.ring.wait()
+
+
+def pause_node(stage: Stage) -> None:
+    node = stage.rng.choice(stage.ring.nodes)
+    node.pause()
+    time.sleep(HANG_S)
+    node.resume()
+
+
+def restart_nodes(stage: Stage) -> None:
+    """One by one, each in good order and only when all are there."""
+    for node in stage.rng.sample(stage.ring.nodes, len(stage.ring.nodes)):
+        node.stop()
+        node.start()
+        stage.ring.wait()  # it sees the others; now they must see it
+
+
+def flush_redis(stage: Stage) -> None:
+    with stage.redis.client() as client:
+        client.flushall()
+
+
+def kill_redis(stage: Stage) -> None:
+    stage.redis.kill()
+    time.sleep(AWAY_S)
+    stage.redis.start()
+
+
+def slow_redis(stage: Stage) -> None:
+    stage.redis_door.delay_s = DELAY_S
+    time.sleep(SLOW_S)
+    stage.redis_door.delay_s = 0.0
+
+
+def kill_gateway(stage: Stage) -> Told:
+    """And start it again at once. Nobody knows that it is the same one: it is judged."""
+    stage.gateway.kill()
+    began = time.monotonic()
+    stage.recorder.add(history.Crash(stage.recorder.at, stage.gateway.name))
+    stage.gateway.spawn()
+    stage.gateway.wait_until_ready()
+    took = milliseconds(began)
+    return Told(f"ready after {took} ms, {stage.gateway.cpu_ms()} of them computing", took)
+
+
+def replace_gateway(stage: Stage) -> Told:
+    """It hangs, another one takes over. Then it goes on, with strays that still talk to it."""
+    old, new = stage.gateway, stage.new_gateway()
+    new.spawn()
+    new.wait_until_ready()
+    old.pause()
+    stage.lead_to(new)
+    stage.wait_until_busy()
+    old.go_on()
+    knows = _knows(old)
+    unaware = history.Bound(stage.recorder.at, "fenced and not aware of it", int(not knows), 0)
+    stage.recorder.add(unaware)
+    stage.stray_door.lead_to(new.port)
+    stage.retire(old)
+    return Told("the old one noticed" if knows else "the old one did not notice")
+
+
+def _knows(gateway: Node) -> bool:
+    """Whether it has noticed that it was fenced, with strays that ask it for things."""
+    deadline = time.monotonic() + AWARE_S
+    time.sleep(STRAYING_S)
+    while not gateway.number("pushlane_store_fenced"):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+FAULTS: dict[str, Fault] = {
+    "kill -9 of a Cassandra node": Fault(kill_node),
+    "a Cassandra node hangs": Fault(pause_node),
+    "Cassandra restarted one by one": Fault(restart_nodes),
+    "FLUSHALL of Redis": Fault(flush_redis),
+    "kill -9 of Redis": Fault(kill_redis),
+    "Redis is slow": Fault(slow_redis),
+    "kill -9 of the gateway": Fault(kill_gateway, OWNER_MS),
+    "the gateway hangs, another takes over": Fault(replace_gateway, OWNER_MS),
+}

@@ -1,0 +1,53 @@
+"""Planted bugs: a campaign must find each of them, or it would not find the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from pushlane_dispatcher import shards
+from pushlane_dispatcher.core.recovery import ShardRows
+from pushlane_dispatcher.recover import read_rows
+from pushlane_dispatcher.tools import Tools
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.cassandra.fence import Fence
+from tests.crash.plants import early_published, forgotten_ids, put
+
+
+class Plant(NamedTuple):
+    sow: Callable[[], None]
+    fault: str
+    """What brings it to light."""
+    caught: set[str]
+    """The rules of which at least one must say so."""
+
+
+def unfenced() -> None:
+    """A gateway takes it for granted that it is still the owner."""
+
+    async def look(self: Fence) -> None:
+        pass
+
+    put(Fence, "_look", look)
+
+
+def unsettled() -> None:
+    """A new owner doesn't read what became of the messages that it takes over."""
+
+    async def read_half(tools: Tools, key: ShardKey) -> ShardRows:
+        return msgspec.structs.replace(await read_rows(tools, key), settlements={})
+
+    put(shards, "read_rows", read_half)
+
+
+KILL, HANG = "kill -9 of the gateway", "the gateway hangs, another takes over"
+LOST = {"lost", "ack_before_durable"}
+
+PLANTS: dict[str, Plant] = {
+    "unfenced": Plant(unfenced, HANG, {*LOST, "grant_after_ack", "stale_settle", "dedup"}),
+    "unsettled": Plant(unsettled, KILL, {"grant_after_ack"}),
+    "forgotten-ids": Plant(forgotten_ids, KILL, {"dedup", "unacked_unknown"}),
+    "early-published": Plant(early_published, KILL, LOST),
+}

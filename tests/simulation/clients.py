@@ -12,8 +12,7 @@ from pushlane_storage.history import event as history
 from pushlane_storage.message import Message
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import Cluster
-    from tests.simulation.node import Node, Runner
+    from tests.simulation.serving import Home, Node, Runner
 
 RESUME_MS = 800
 KEYS = ("a", "b", "c")
@@ -22,7 +21,7 @@ KEYS = ("a", "b", "c")
 class Connection:
     """A socket to one node: ordered both ways, until it is lost."""
 
-    def __init__(self, cluster: Cluster, node: Node) -> None:
+    def __init__(self, cluster: Home, node: Node) -> None:
         self.node = node
         self.alive = True
         self._world = cluster.world
@@ -30,13 +29,21 @@ class Connection:
         self._down = 0
 
     def send(self, action: Any, *args: Any) -> None:
-        """Client to node."""
+        """Client to node, for as long as there is a connection."""
+        self.request(self._unless_lost, action, args)
+
+    def request(self, action: Any, *args: Any) -> None:
+        """The same, but what has reached the node is done, also when the connection is lost."""
         self._up = max(self._up, self._world.now + self._world.latency())
         self._world.after(self._up - self._world.now, self._arrive, action, args)
 
     def _arrive(self, action: Any, args: tuple[Any, ...]) -> None:
         if self.alive and self.node.alive:
             self.node.guarded(action)(*args)
+
+    def _unless_lost(self, action: Any, args: tuple[Any, ...]) -> None:
+        if self.alive:
+            action(*args)
 
     def answer(self, action: Any, *args: Any) -> None:
         """Node to client."""
@@ -51,7 +58,7 @@ class Connection:
 class Client:
     """Somebody with a connection, who connects again when it is lost."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Home, name: str) -> None:
         self.cluster = cluster
         self.world = cluster.world
         self.rng = cluster.world.rng
@@ -114,7 +121,7 @@ class PublishRequest:
 
 
 class Producer(Client):
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Home, name: str) -> None:
         super().__init__(cluster, name)
         self.patience_ms = 1_500 if cluster.short_window else 10**9
         self.seq = 0
@@ -211,7 +218,7 @@ class Producer(Client):
             )
         request = PublishRequest(self, items)
         self.unanswered[request] = None
-        self.conn.send(self._arrived, self.conn.node, request)
+        self.conn.request(self._arrived, self.conn.node, request)
 
     def _arrived(self, node: Node, request: PublishRequest) -> None:
         runner = node.runners["q"]
@@ -220,7 +227,7 @@ class Producer(Client):
             [publication.message for _, publication in request.items],
             node.now,
             None if set(lanes) == {DEFAULT_LANE} else lanes,
-            request,
+            runner.publish_token(request),
         )
         runner.turn()
 
@@ -284,7 +291,7 @@ class SettleRequest:
 class Consumer(Client):
     """One session with one subscription."""
 
-    def __init__(self, cluster: Cluster, name: str, queue: str) -> None:
+    def __init__(self, cluster: Home, name: str, queue: str) -> None:
         super().__init__(cluster, name)
         self.queue = queue
         self.sub: Subscription | None = None
@@ -296,6 +303,10 @@ class Consumer(Client):
         self.subscriptions = 0
         self.ready = False
         draw = self.rng.random()
+        # Where a cache may come back as it was, leases last and receipts are remembered.
+        self.hoards = cluster.world.store == "cassandra"
+        self.lease_ms = (1_500, 4_000) if self.hoards else (1_000, 1_500)
+        self.pace_ms = 600 if self.hoards else 120
         self.ack_none = draw < 0.1 and queue == "q"
         self.explicit = not self.ack_none and draw < 0.6
 
@@ -330,10 +341,11 @@ class Consumer(Client):
         prefix = f"{self.name}:{self.subscriptions}"
         credit = self.rng.choice((1, 2, 5, 20))
         sub = Subscription(
-            prefix, f"s-{prefix}", credit, self.rng.choice((1_000, 1_500)),
-            explicit=self.explicit, ack_none=self.ack_none, token=self,
+            prefix, f"s-{prefix}", credit, self.rng.choice(self.lease_ms),
+            explicit=self.explicit, ack_none=self.ack_none,
         )  # fmt: skip
         runner = conn.node.runners[self.queue]
+        sub.token = runner.sink(self, sub)
         runner.shard.attach(sub)
         self.sub, self.generation, self.ready = sub, sub.generation, True
         self.world.record(
@@ -352,7 +364,7 @@ class Consumer(Client):
         listed = [(sub.prefix, n, n) for n in self.held if self.rng.random() < 0.8]
         for _, n, _ in [(0, n, 0) for n in list(self.held) if (sub.prefix, n, n) not in listed]:
             del self.held[n]
-        sub.token = self
+        sub.token = runner.sink(self, sub)
         lost = runner.shard.resume(sub, listed, conn.node.now)
         self.world.record(history.Credit(self.world.now, sub.prefix, 5))
         runner.shard.credit(sub, 5)
@@ -398,7 +410,7 @@ class Consumer(Client):
                     self.world.after(self._pace(), self._take_up, self.sub, n)
 
     def _pace(self) -> int:
-        return self.rng.randrange(1, 120)
+        return self.rng.randrange(1, self.pace_ms)
 
     def told_lost(self, receipts: list[Receipts]) -> None:
         for prefix, low, high in receipts:
@@ -449,7 +461,7 @@ class Consumer(Client):
         reserved = entry is not None and entry.state is State.RESERVED
         runner.shard.start(sub, generation, [(sub.prefix, n, n)], ticket, conn.node.now)
         if reserved and not ticket.lost:
-            self.world.record(history.Start(self.world.now, f"{sub.prefix}.{n}"))
+            runner.started(f"{sub.prefix}.{n}")
         runner.turn()
 
     def _finish(self, sub: Subscription, n: int, kind: str) -> None:
@@ -465,6 +477,9 @@ class Consumer(Client):
                 numbers.append(numbers[-1] + 1)
         for number in numbers:
             del self.held[number]
+        if self.hoards:
+            self.old += [(sub.prefix, number) for number in numbers]
+            del self.old[:-10]
         self._settle(kind, numbers)
         if self.rng.random() < 0.1:
             self._settle("ack", numbers)  # again
@@ -482,7 +497,7 @@ class Consumer(Client):
                 history.Settle(self.world.now, op, recorded, f"{sub.prefix}.{n}", sub.session)
             )
         self.unanswered[request] = None
-        self.conn.send(self._arrived, self.conn, sub, self.generation, kind, sub.prefix, request)
+        self.conn.request(self._arrived, self.conn, sub, self.generation, kind, sub.prefix, request)
 
     def _arrived(
         self, conn: Connection, sub: Subscription, generation: int, kind: str, prefix: str,
@@ -493,7 +508,7 @@ class Consumer(Client):
         numbers = [n for _, n in request.items]
         receipts = [(prefix, numbers[0], numbers[-1])]
         silent = kind == "ack" and numbers[0] % 2 == 0
-        ticket = SettleTicket(request.answered, silent)
+        ticket = SettleTicket(runner.settle_token(request), silent)
         if kind == "extend":
             shard.extend(sub, generation, receipts, 2_000, ticket, now)
         elif kind == "ack":
@@ -544,7 +559,9 @@ class Consumer(Client):
             )
         )
         self.unanswered[request] = None
-        self.conn.send(self._arrived, self.conn, self.sub, self.generation, "ack", prefix, request)
+        self.conn.request(
+            self._arrived, self.conn, self.sub, self.generation, "ack", prefix, request
+        )
 
     def _set_credit(self, conn: Connection, sub: Subscription, credit: int) -> None:
         runner = conn.node.runners[self.queue]

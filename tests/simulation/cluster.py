@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import msgspec
@@ -60,6 +61,29 @@ BOUNDS = Bounds(
 )
 
 
+def draw_configs(rng: Random, short_window: bool) -> dict[str, QueueConfig]:
+    return {
+        "q": QueueConfig(
+            max_attempts=rng.choice((1, 3, 5)),
+            max_deliveries=rng.choice((2, 5, 20)),
+            reserve_ms=rng.choice((800, 3_000)),
+            backoff_base_ms=50,
+            backoff_max_ms=1_000,
+            consumer_backoff_base_ms=20,
+            consumer_backoff_max_ms=300,
+            dedup_window_ms=SHORT_WINDOW_MS if short_window else LONG_WINDOW_MS,
+            max_messages=rng.choice((60, 1_000, 1_000)),
+            overflow=rng.choice(("reject", "drop_oldest", "dead_letter")),
+        ),
+        "q.dead": QueueConfig(
+            max_attempts=1_000_000, max_deliveries=1_000_000, reserve_ms=2_000,
+            backoff_base_ms=50,
+            backoff_max_ms=500, max_messages=rng.choice((30, 1_000, 1_000)),
+            dead_letter="",
+        ),
+    }  # fmt: skip
+
+
 class Cluster:
     def __init__(self, world: World) -> None:
         self.world = world
@@ -75,26 +99,7 @@ class Cluster:
         self.epoch = 0
         self.node: Node | None = None
         self.nodes: list[Node] = []
-        self.configs = {
-            "q": QueueConfig(
-                max_attempts=rng.choice((1, 3, 5)),
-                max_deliveries=rng.choice((2, 5, 20)),
-                reserve_ms=rng.choice((800, 3_000)),
-                backoff_base_ms=50,
-                backoff_max_ms=1_000,
-                consumer_backoff_base_ms=20,
-                consumer_backoff_max_ms=300,
-                dedup_window_ms=SHORT_WINDOW_MS if self.short_window else LONG_WINDOW_MS,
-                max_messages=rng.choice((60, 1_000, 1_000)),
-                overflow=rng.choice(("reject", "drop_oldest", "dead_letter")),
-            ),
-            "q.dead": QueueConfig(
-                max_attempts=1_000_000, max_deliveries=1_000_000, reserve_ms=2_000,
-                backoff_base_ms=50,
-                backoff_max_ms=500, max_messages=rng.choice((30, 1_000, 1_000)),
-                dead_letter="",
-            ),
-        }  # fmt: skip
+        self.configs = draw_configs(rng, self.short_window)
         self.producers = [Producer(self, f"p{i}") for i in range(rng.choice((1, 2, 3)))]
         self.consumers = [Consumer(self, f"c{i}", "q") for i in range(rng.choice((1, 2, 4)))]
         self.consumers.append(Consumer(self, "d0", "q.dead"))
@@ -307,7 +312,7 @@ class Cluster:
             return
         for queue, runner in self.node.runners.items():
             audit(runner.shard)
-            for name, value, limit in bounds_of(runner):
+            for name, value, limit in bounds_of(runner.shard, self.bounds):
                 self.world.record(history.Bound(self.world.now, f"{queue}.{name}", value, limit))
 
     def left(self, queue: str) -> dict[str, str]:
@@ -325,8 +330,7 @@ class Cluster:
         }
 
 
-def bounds_of(runner: Runner) -> list[tuple[str, int, int]]:
-    shard, bounds = runner.shard, runner.cluster.bounds
+def bounds_of(shard: Shard, bounds: Bounds) -> list[tuple[str, int, int]]:
     # Each lane may have one page under way when the window fills, and bodies are fetched singly.
     under_way = 4 * (bounds.page_messages + bounds.segment_messages + bounds.fetch_messages)
     return [

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pushlane_dispatcher.core.effects import (
     Append,
+    Confirm,
     Deliver,
     Done,
     Drop,
@@ -47,6 +48,7 @@ from pushlane_storage.bucket import CONTROL, ShardKey
 from pushlane_storage.history import event as history
 
 if TYPE_CHECKING:
+    from tests.simulation.clients import Consumer, PublishRequest, SettleRequest
     from tests.simulation.cluster import Cluster
 
 RETRY_MS = 20
@@ -86,6 +88,20 @@ class Runner:
 
     def id(self, lane: int, seq: int) -> str:
         return make_id(*self.key, lane, seq)
+
+    # What clients hand in
+
+    def publish_token(self, request: PublishRequest) -> object:
+        return request
+
+    def settle_token(self, request: SettleRequest) -> object:
+        return request.answered
+
+    def sink(self, consumer: Consumer, subscription: Subscription) -> object:
+        return consumer
+
+    def started(self, receipt: str) -> None:
+        self.world.record(history.Start(self.world.now, receipt))
 
     # Opening
 
@@ -174,7 +190,7 @@ class Runner:
             self._lost(effect)
         elif type(effect) is Published:
             self._published(effect.ticket)
-        elif type(effect) is Done:
+        elif type(effect) is Done or type(effect) is Confirm:
             self._done(effect)
         elif type(effect) is Remember:
             runs = self._lease_runs(effect.subscription, effect.runs)
@@ -320,7 +336,7 @@ class Runner:
         source.shard.transferred(effect, stored, self.node.now)
         source.turn()
 
-    def _done(self, effect: Done) -> None:
+    def _done(self, effect: Confirm | Done) -> None:
         if effect.ticket.token is not None:
             self.cluster.answer(self.node, effect.ticket.token, effect.ticket)
 

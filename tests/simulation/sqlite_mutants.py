@@ -10,13 +10,14 @@ from typing import Any
 
 import msgspec
 
+from pushlane_storage import packing
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.settlement import Settlement
-from pushlane_storage.sqlite import log_rows, reads, shard_rows
+from pushlane_storage.sqlite import reads, shard_rows
 from pushlane_storage.sqlite.garbage import Garbage
 from pushlane_storage.sqlite.places import Places
-from pushlane_storage.sqlite.segment_rows import StoredHead, StoredSegment
 from pushlane_storage.sqlite.shard_rows import ShardRows
+from pushlane_storage.stored_segment import StoredHead, StoredSegment
 from tests.simulation.mutants import Planter
 
 plant = Planter("sqlite")
@@ -45,7 +46,7 @@ def a_page_skips_a_segment() -> list[tuple[Any, str, Any]]:
 
 @plant("grant_after_ack", "confirmed_settle_lost", "ended_twice")
 def an_acked_range_is_one_too_short() -> list[tuple[Any, str, Any]]:
-    pack = log_rows.pack_settlement
+    pack = packing.pack_settlement
 
     def short(row: Settlement) -> bytes:
         acked = [(low, high - 1) for low, high in row.acked if low < high]

@@ -18,6 +18,7 @@ from typing import TypeVar
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Due
 from pushlane_storage.message import Message
+from pushlane_storage.packing import unpack_seal, unpack_settlement
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
@@ -30,7 +31,6 @@ from pushlane_storage.sqlite.errors import FULL
 from pushlane_storage.sqlite.folder import Folder
 from pushlane_storage.sqlite.gate import Gate
 from pushlane_storage.sqlite.limits import Limits
-from pushlane_storage.sqlite.log_rows import unpack_seal, unpack_settlement
 from pushlane_storage.sqlite.reader import Reading
 from pushlane_storage.sqlite.schema import migrate
 from pushlane_storage.sqlite.segment_reads import SegmentReads

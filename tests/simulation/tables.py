@@ -18,8 +18,10 @@ from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from tests.simulation.sqlite_tables import SimulatedSqlite
 
-StoreKind = Literal["memory", "sqlite"]
-KINDS: tuple[StoreKind, ...] = get_args(StoreKind)
+StoreKind = Literal["memory", "sqlite", "cassandra"]
+ALL: tuple[StoreKind, ...] = get_args(StoreKind)
+KINDS: tuple[StoreKind, ...] = ("memory", "sqlite")
+"""Those whose worlds are the same. A replicated one is another world, with other faults."""
 
 
 class SimulatedTables(Protocol):
@@ -69,6 +71,7 @@ class SimulatedTables(Protocol):
 
 
 def open_tables(kind: StoreKind, seed: int) -> SimulatedTables:
+    assert kind in KINDS
     return SimulatedMemory() if kind == "memory" else SimulatedSqlite(seed)
 
 

@@ -6,9 +6,11 @@ import pytest
 
 from tests.simulation import mutants, sqlite_mutants
 from tests.simulation.mutants import Mutant, planted
+from tests.simulation.replicated import mutants as replicated_mutants
 from tests.simulation.run import simulate
 
 CORE, ROWS = mutants.plant.mutants, sqlite_mutants.plant.mutants
+OWNERS = replicated_mutants.plant.mutants
 
 SEEDS = 400
 """Tried one after the other until the bug shows; most show within ten, the rarest within 200."""
@@ -17,10 +19,12 @@ SEEDS = 400
 def test_there_are_enough() -> None:
     assert len(CORE) >= 15
     assert len(ROWS) >= 5
-    assert len({mutant.name for mutant in CORE + ROWS}) == len(CORE + ROWS)
+    assert len(OWNERS) >= 9
+    every = CORE + ROWS + OWNERS
+    assert len({mutant.name for mutant in every}) == len(every)
 
 
-@pytest.mark.parametrize("mutant", CORE + ROWS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", CORE + ROWS + OWNERS, ids=lambda mutant: mutant.name)
 def test_planted_bug_is_caught(mutant: Mutant) -> None:
     with planted(mutant):
         others: set[str] = set()

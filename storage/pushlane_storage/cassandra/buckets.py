@@ -82,7 +82,9 @@ class Buckets:
     async def read(self, shard: ShardKey) -> list[Bucket]:
         """All that were not dropped, by key."""
         found, live = await self._read(shard)
-        self._remember(shard, live)
+        known = self._remember(shard, live)
+        for bucket in found:  # a predecessor's may have landed since they were read last
+            known.note(bucket.key, is_closed=bucket.closed)
         return found
 
     async def live(self, shard: ShardKey) -> Live:

@@ -64,6 +64,12 @@ class Live:
     def add(self, key: BucketKey) -> None:
         self.lanes.setdefault(key.lane, LiveLane()).add((key.epoch, key.start))
 
+    def note(self, key: BucketKey, *, is_closed: bool) -> None:
+        """A bucket was read."""
+        self.add(key)
+        if is_closed:
+            self.closed.add(key)
+
     def __contains__(self, key: BucketKey) -> bool:
         lane = self.lanes.get(key.lane)
         return lane is not None and (key.epoch, key.start) in lane

@@ -145,3 +145,20 @@ async def test_an_owner_without_a_claim_reads_afresh(join: Join) -> None:
     assert [row.key for row in await second.buckets(owner.shard)] == keys
     await drop(first, owner, keys[:1])
     assert [row.key for row in await second.buckets(owner.shard)] == keys[1:]
+
+
+async def test_a_bucket_that_landed_between_two_reads_is_known(join: Join, tables: Tables) -> None:
+    """An opening that failed half-way is repeated under the same claim: what a predecessor wrote
+    late is there then, and what must wait in it is found."""
+    store = await join()
+    owner = await claimed(store)
+    assert await store.buckets(owner.shard) == []
+    late = Owner(await join(), owner.shard, owner.epoch)
+    segment = late.segment(0, messages(2, not_before=5))
+    ring = ModelRing(tables)
+    opened = Bucket(segment.bucket, segment.first)
+    _, stages = late.store._journal._append(owner.shard, segment, opened)  # type: ignore[attr-defined]
+    for write in (write for stage in stages for write in stage):
+        await ring.write(write)
+    assert await store.buckets(owner.shard) == [opened]
+    assert len(await store.due(owner.shard, 0, 10, 10)) == 2

@@ -1,0 +1,234 @@
+"""Bugs planted in the change of owners: on the models of Cassandra and Redis a rule must catch all.
+
+They are the mistakes that the design rules out: each patch undoes one step of its argument
+(docs/cassandra.md, "Change of owner").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import trio
+
+from pushlane_dispatcher import engine, recover
+from pushlane_dispatcher.core import restore
+from pushlane_dispatcher.core.effects import Append
+from pushlane_dispatcher.core.recovered import Recovered, RecoveredLease
+from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.courier import cache_name
+from pushlane_dispatcher.engine import Engine
+from pushlane_dispatcher.recover import read_rows, take_over
+from pushlane_dispatcher.repeat import never, until_decided
+from pushlane_dispatcher.shard_runner import ShardRunner
+from pushlane_dispatcher.shards import Held, Shards
+from pushlane_leases.interface import LeaseRun, StaleEpoch
+from pushlane_storage.bucket import BucketKey, ShardKey
+from pushlane_storage.cassandra import stamps
+from pushlane_storage.cassandra.buckets import Buckets
+from pushlane_storage.cassandra.decisions import Decided, Decisions, Verdict
+from pushlane_storage.cassandra.journal import Journal
+from pushlane_storage.cassandra.ring import Change
+from pushlane_storage.cassandra.slots import Claim
+from pushlane_storage.cassandra.stages import Stage, write_stages
+from pushlane_storage.cassandra.tables import SLOTS
+from pushlane_storage.cassandra.watch import Watches
+from pushlane_storage.interface import Outcome, StoreError, StoreRefused, StoreUnknown
+from pushlane_storage.seal import Seal, Seals
+from pushlane_storage.segment import DedupMark, marks_of
+from tests.simulation.mutants import Planter
+
+plant = Planter("cassandra")
+
+Patches = list[tuple[Any, str, Any]]
+Begin = Callable[[], tuple[Claim, list[Any], list[Stage]]]
+
+LOST = ("lost", "ack_before_durable", "confirmed_settle_lost", "grant_after_ack")
+"""What a zombie promises and its successor doesn't know of."""
+TWICE = ("ended_twice", "grant_after_end", "two_leases", "dedup", "unacked_unknown", "phantom")
+"""What two owners do both."""
+
+
+@plant(*LOST, *TWICE)
+def the_fence_is_asked_before_the_write() -> Patches:
+    def hasty(self: Journal, begin: Begin, outcome: Outcome) -> None:
+        try:
+            claim, names, stages = begin()
+        except StoreError as error:
+            trio.lowlevel.current_trio_token().run_sync_soon(outcome, error)
+            return
+
+        def durable(error: Exception | None) -> None:
+            if error is None:
+                self._places.note(names)
+            outcome(error)
+
+        def confirmed(error: Exception | None) -> None:
+            if error is not None:
+                outcome(error)
+            else:
+                write_stages(self._ring, stages, durable)
+
+        claim.node.fence.confirm_soon(confirmed)
+
+    return [(Journal, "_begin", hasty)]
+
+
+@plant(*LOST, *TWICE, "key_order", "transfer")
+def the_seal_says_what_was_there_before_the_claim() -> Patches:
+    async def early(self: Shards, held: Held) -> ShardRunner | None:
+        tools, slot, row = self._tools, held.slot, held.row
+        rows = await read_rows(tools, held.key)
+        epoch = await self._claim(slot, held.key)
+        slot.used.add(held.key)
+        shard = await take_over(tools, row, held.number, held.dead_letter, epoch, rows)
+        return ShardRunner(shard, tools, self._send(row.tenant))
+
+    return [(Shards, "_try_open", early)]
+
+
+@plant(*LOST, *TWICE, "transfer")
+def a_slot_is_claimed_without_a_fence() -> Patches:
+    async def trusting(self: Watches, process: str) -> None:
+        await trio.lowlevel.checkpoint()
+
+    return [(Watches, "_fence", trusting)]
+
+
+@plant(*LOST, *TWICE, "key_order", "transfer")
+def no_seal_is_written() -> Patches:
+    def forgetful(self: Journal, shard: ShardKey, seal: Seal, outcome: Outcome) -> None:
+        trio.lowlevel.current_trio_token().run_sync_soon(outcome, None)
+
+    return [(Journal, "seal_soon", forgetful)]
+
+
+@plant(*LOST, *TWICE, "key_order", "transfer", "stale_settle")
+def rows_beyond_a_seal_are_folded() -> Patches:
+    return [
+        (Seals, "counters", lambda self, lane, epoch: None),
+        (Seals, "flushes", lambda self, epoch: None),
+    ]
+
+
+@plant(*LOST, *TWICE, "key_order", "dead_cause", "exception", "transfer")
+def a_time_out_is_taken_for_a_failure() -> Patches:
+    async def hasty(
+        write: Callable[[], Awaitable[None]],
+        settings: Any,
+        undo: Callable[[], bool] = never,
+        failed: Exception | None = None,
+    ) -> bool:
+        async def once() -> None:
+            try:
+                await write()
+            except StoreUnknown as error:
+                raise StoreRefused(str(error)) from error
+
+        first = StoreRefused(str(failed)) if isinstance(failed, StoreUnknown) else failed
+        return await until_decided(once, settings, undo, first)
+
+    return [(engine, "until_decided", hasty)]
+
+
+@plant(*LOST, "transfer", "phantom")
+def a_time_out_is_taken_for_a_success() -> Patches:
+    async def hopeful(
+        write: Callable[[], Awaitable[None]],
+        settings: Any,
+        undo: Callable[[], bool] = never,
+        failed: Exception | None = None,
+    ) -> bool:
+        if isinstance(failed, StoreUnknown):
+            await trio.lowlevel.checkpoint()
+            return True
+        return await until_decided(write, settings, undo, failed)
+
+    return [(engine, "until_decided", hopeful)]
+
+
+@plant(*LOST, *TWICE, "fence", "exception", "audit")
+def an_unknown_claim_is_not_read_again() -> Patches:
+    decide = Decisions._decide
+
+    async def hopeful(self: Decisions, change: Change, verdict: Verdict) -> Decided:
+        if change.table is not SLOTS:
+            return await decide(self, change, verdict)
+        try:
+            if await self._ring.change(change):
+                return Decided(True, None)
+        except StoreUnknown:
+            return Decided(True, None)
+        return Decided(False, await self.read(change.table, change.key))
+
+    return [(Decisions, "_decide", hopeful)]
+
+
+@plant("stale_settle", "two_leases", "audit")
+def an_old_cache_makes_voided_receipts_valid() -> Patches:
+    places, restore_lease = recover._places, restore._restore_lease
+
+    def anybodys(runs: Iterable[LeaseRun], recovered: Recovered) -> Iterator[Any]:
+        vouched = [msgspec.structs.replace(run, owner=recovered.predecessor) for run in runs]
+        yield from places(vouched, recovered)
+
+    def unvoided(shard: Shard, lease: RecoveredLease, now: int, wall: int) -> None:
+        bucket = shard.window.lane(lease.lane).bucket_of(lease.seq)
+        void = None if bucket is None else bucket.state.voids.pop(lease.seq, None)
+        restore_lease(shard, lease, now, wall)
+        if bucket is not None and void is not None:
+            bucket.state.voids[lease.seq] = void
+
+    return [(recover, "_places", anybodys), (restore, "_restore_lease", unvoided)]
+
+
+@plant("dedup", "phantom", "lost", "ack_before_durable", "transfer")
+def a_dedup_id_in_the_cache_proves_that_it_was_stored() -> Patches:
+    """The cache is told of ids before their segment is stored, and then believed."""
+    append_soon, read_marks = Engine._append_soon, recover._read_marks
+    encode = msgspec.msgpack.encode
+    decode = msgspec.msgpack.Decoder(list[tuple[int, DedupMark]]).decode
+    names: dict[ShardKey, list[str]] = {}
+
+    def hasty(self: Engine, append: Append) -> None:
+        segment, key = append.segment, self.shard.key
+        lot = [(segment.bucket.lane, mark) for mark in marks_of(segment.first, segment.messages)]
+        name = f"early/{segment.first}"
+        if lot:
+            names.setdefault(key, []).append(name)
+            self._nursery.start_soon(tell, self, name, encode(lot))
+        append_soon(self, append)
+
+    async def tell(self: Engine, name: str, lot: bytes) -> None:
+        guard = self._tools.leases
+        assert guard is not None
+        with suppress(StaleEpoch):
+            await guard.remember(
+                cache_name(self.shard.key), self.shard.epoch, [(name, lot)], 600_000
+            )
+
+    async def trusting(tools: Any, key: ShardKey, window: int, recovered: Recovered) -> None:
+        await read_marks(tools, key, window, recovered)
+        found = await tools.leases.recall(cache_name(key), names.get(key, []))
+        for lot in found.values():
+            recovered.marks += decode(lot)
+
+    return [(Engine, "_append_soon", hasty), (recover, "_read_marks", trusting)]
+
+
+@plant(*LOST, *TWICE, "audit")
+def clocks_decide_whose_bucket_wins() -> Patches:
+    """A predecessor whose clock is ahead outlives the deletion of its bucket."""
+
+    def by_the_clock(bucket: BucketKey) -> None:
+        return None
+
+    return [(stamps, "written", by_the_clock), (stamps, "dropped", by_the_clock)]
+
+
+@plant("dead_cause", "lost", "ack_before_durable", "exception", "transfer")
+def an_open_bucket_is_read_without_its_bodies() -> Patches:
+    """What was seen counts, but a later read need not see it: only heads were repaired."""
+    return [(Buckets, "is_closed", lambda self, shard, key: True)]

@@ -1,0 +1,215 @@
+"""A process: the real dispatcher on the real store and the real lease cache, in a world of models.
+
+It can be paused: nothing leaves it and nothing reaches it, however long, and then it goes on as if
+nothing was. It can be killed in the middle of anything, or stopped in good order. Whatever it had
+sent arrives all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from pushlane.wire.errors import PushlaneError
+from pushlane_dispatcher.clock import Clock
+from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.settings import Settings
+from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.cassandra.store import CassandraStore
+from pushlane_storage.history import event as history
+from pushlane_storage.interface import StoreError
+from tests.simulation.cluster import QUEUES
+from tests.simulation.replicated.cache import SimulatedLeases
+from tests.simulation.replicated.ring import SimulatedRing
+from tests.simulation.replicated.tenure import Tenure
+from tests.simulation.replicated.witness import ProcessWitness
+from tests.simulation.world import EPOCH_MS
+
+if TYPE_CHECKING:
+    from tests.simulation.replicated.cluster import ReplicatedCluster
+
+TENANT = "t"
+LIMITS = Limits(
+    beat_ms=150, judge_ms=600, poll_ms=70, close_ms=1_500, decisions=5, page_rows=4, batch_rows=2,
+    places=4, reads=4,
+)  # fmt: skip
+"""Small, so that reads take several pages, what is known is forgotten, and owners change often."""
+SETTINGS = Settings(
+    decide_ms=4_000, repeat_base_ms=15, repeat_max_ms=300, close_ms=1_500, room_ms=1_000,
+    cache_ms=60, cache_claim_ms=300, cache_failures=3, cache_rest_ms=500, clock_ms=1_000,
+    open_ms=10_000, recovery_reads=4, compare_ms=3_000,
+)  # fmt: skip
+
+
+class Process:
+    def __init__(self, cluster: ReplicatedCluster, name: str) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.name = name
+        self.scope = trio.CancelScope()
+        self.dead = False
+        self.paused = False
+        self.skew = 0
+        """How far its wall clock has been set wrong."""
+        self.stamp_skew = self._draw_stamp_skew()
+        """How far the clock is wrong that stamps what the store gives no stamp."""
+        self.tenure: Tenure | None = None
+        self._stop = trio.Event()
+        self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._store: CassandraStore | None = None
+        self._prefixes = 0
+
+    def _draw_stamp_skew(self) -> int:
+        if self.world.calm or self.world.rng.random() < 0.5:
+            return 0
+        self.world.fault("clock.stamps")
+        return self.world.rng.choice((-30_000, -3_000, 3_000, 30_000))
+
+    def wall(self) -> int:
+        return EPOCH_MS + self.world.now + self.skew
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    @property
+    def is_away(self) -> bool:
+        """Nobody here waits for an answer, at least for now."""
+        return self.dead or self.paused
+
+    # Its network
+
+    def send(self, action: Callable[..., None], *args: Any) -> None:
+        """A request leaves."""
+        if self.paused:
+            self._held.append((self.send, (action, *args)))
+        elif not self.dead:
+            self.world.after(self.world.latency(), action, *args)
+
+    def send_now(self, action: Callable[..., None], *args: Any) -> None:
+        """The same, when the way takes its own time."""
+        if self.paused:
+            self._held.append((self.send_now, (action, *args)))
+        elif not self.dead:
+            action(*args)
+
+    def receive(self, action: Callable[..., None], *args: Any) -> None:
+        """An answer is on its way here."""
+        self.world.after(self.world.latency(), self.take, action, *args)
+
+    def take(self, action: Callable[..., None], *args: Any) -> None:
+        """Something arrives."""
+        if self.paused:
+            self._held.append((self.take, (action, *args)))
+        elif not self.dead:
+            action(*args)
+
+    # What befalls it
+
+    def maybe_fail(self, where: str) -> None:
+        """Now, of all moments: with requests under way."""
+        world, chances = self.world, self.world.ring_chances
+        if self.dead or self.paused:
+            return
+        if world.happens(chances.kill_request):
+            world.fault(f"kill.{where}")
+            self.kill()
+        elif world.happens(chances.pause_request):
+            world.fault(f"pause.{where}")
+            self.cluster.pause(self)
+
+    def kill(self) -> None:
+        if not self.dead:
+            self.dead = True
+            self._held.clear()
+            self.world.record(history.Crash(self.world.now, self.name))
+            self.scope.cancel()
+            self._end_tenure()
+
+    def stop(self) -> None:
+        """In good order: everything is given back."""
+        self._stop.set()
+
+    def pause(self, ms: int) -> None:
+        if not self.paused:
+            self.paused = True
+            self.world.after(ms, self.resume)
+
+    def resume(self) -> None:
+        if self.paused:
+            self.paused = False
+            held, self._held = self._held, []
+            for action, args in held:
+                action(*args)
+
+    # Its life
+
+    async def run(self) -> None:
+        with self.scope:
+            try:
+                await self._live()
+            finally:
+                if self._store is not None:
+                    self._store.membership.abandon()
+        self._end_tenure()
+        self.dead = True
+        self.cluster.over(self)
+
+    async def _live(self) -> None:
+        self._store = store = await self._join()
+        witness = ProcessWitness(self, store, self.cluster.known, self.cluster.bodies)
+        leases = SimulatedLeases(self, self.cluster.redis)
+        async with open_dispatcher(
+            witness, leases, clock=Clock(lambda: self.wall() / 1000), settings=SETTINGS,
+            bounds=self.cluster.bounds, chance=self.world.rng.random, prefix=self._prefix,
+            owner=self.name,
+        ) as dispatcher:  # fmt: skip
+            while not self.stopping:
+                await self._serve(dispatcher)
+        await leases.close()
+        await store.close()
+        self.world.record(history.Crash(self.world.now, self.name, clean=True))
+
+    def _prefix(self) -> str:
+        self._prefixes += 1
+        return f"{self.name}:{self._prefixes}"
+
+    async def _join(self) -> CassandraStore:
+        ring = SimulatedRing(self, self.cluster.network)
+        while True:
+            try:
+                return await CassandraStore.over(
+                    ring, LIMITS, address=self.name, randbytes=self.world.rng.randbytes,
+                    wall=self.wall,
+                )  # fmt: skip
+            except StoreError:
+                await trio.sleep(0.1)
+
+    async def _serve(self, dispatcher: Dispatcher) -> None:
+        """Own the queues for as long as that lasts."""
+        try:
+            opened = [await dispatcher.open(TENANT, name) for name in QUEUES]
+        except PushlaneError:
+            await self._rest(self.world.rng.randrange(50, 800))
+            return
+        runners = {queue.row.name: queue.runners[0] for queue in opened}
+        tenure = Tenure(self, runners)
+        if not tenure.alive:
+            await trio.lowlevel.checkpoint()
+            return
+        tenure.audit()
+        self.tenure = tenure
+        await tenure.last(self._stop)
+        self._end_tenure()
+
+    async def _rest(self, ms: int) -> None:
+        with trio.move_on_after(ms / 1000):
+            await self._stop.wait()
+
+    def _end_tenure(self) -> None:
+        tenure, self.tenure = self.tenure, None
+        if tenure is not None:
+            tenure.ended = True
+            self.cluster.lose(tenure)

@@ -76,16 +76,14 @@ test: check $(DEMO_BUILT) ## check, then run all tests
 	$(PY) -m pytest -n 2 --ignore=tests/dispatcher/core --ignore=tests/outages
 	$(call step,the JavaScript SDK)
 	cd sdk_js && npm run --silent test
-	$(call step,simulation)
-	$(PY) -m tests.simulation
 	$(call step,power loss)
 	$(PY) -m tests.powerloss
 	$(call step,failing disks)
 	$(PY) -m tests.faults
 	$(call step,crashes)
 	$(PY) -m tests.crash --rounds 8 --stops 2
-	$(call step,outages of what a cluster stands on)
-	$(PY) -m pytest tests/outages
+	$(call step,outages of Cassandra Redis and gateways; the simulation beside them)
+	tools/beside '$(PY) -m pytest tests/outages' '$(PY) -m tests.simulation'
 	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
 
 check: setup $(JS_READY) ## formatting, lint, types and import contracts

@@ -10,6 +10,8 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { minify } from "terser";
+import { ownNames } from "./names.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const DIST = join(ROOT, "dist");
@@ -47,17 +49,28 @@ async function makeModule(folder, format) {
   writeFileSync(join(folder, "package.json"), `${JSON.stringify({ type })}\n`);
 }
 
-/** What a page loads: names that begin with a dash below are nobody's business, and shortened. */
+/** What a page loads. Names that are nobody's business are shortened. */
 async function makeBundle(outfile) {
-  await build({
+  const bundled = await build({
     ...shared,
     format: "esm",
     platform: "browser",
-    outfile,
-    minify: true,
-    mangleProps: /^_/,
-    banner: { js: "/*! Pushlane, Apache-2.0 */" },
+    mangleProps: new RegExp(`^(_.*|${ownNames(ROOT).join("|")})$`),
+    write: false,
   });
+  const { code } = await minify(bundled.outputFiles[0].text, {
+    module: true,
+    ecma: 2022,
+    compress: {
+      passes: 3,
+      pure_getters: true,
+      unsafe: true,
+      unsafe_arrows: true,
+      unsafe_methods: true,
+    },
+    format: { preamble: "/*! Pushlane, Apache-2.0 */" },
+  });
+  writeFileSync(outfile, `${code}\n`);
 }
 
 const folder = mkdtempSync(join(ROOT, "dist-"));

@@ -71,16 +71,29 @@ export function frames() {
   return `${TOP}\n${parts.join("\n")}`;
 }
 
-/** What a field must be at least for the client to read the frame. */
+/** What a field must be at least for the client to read the frame: the letter that its type begins
+ * with, as `typeof` names it, or `a` for an array. */
 function kindOf(schema) {
-  if (schema.type === "integer") return "number";
-  return schema.type ?? "unknown";
+  return schema.type === "integer" ? "n" : schema.type[0];
 }
+
+/** Limits that only servers look at. */
+const NOT_OURS = [
+  "priority_default",
+  "subs",
+  "wait_ms",
+  "token_bytes",
+  "name",
+  "hello_ms",
+  "resume_ms",
+];
 
 /** src/wire/tables.ts: limits, errors, close codes, and what a server's frames must have. */
 export function tables() {
   const document = read("asyncapi.json");
-  const { limits, errors, closes } = document["x-pushlane"];
+  const { limits: all, errors, closes } = document["x-pushlane"];
+  const ours = Object.entries(all).filter(([name]) => !NOT_OURS.includes(name));
+  const limits = Object.fromEntries(ours);
   const { schemas, messages } = document.components;
   const line = ([key, value]) => `  ${/^\w+$/.test(key) ? key : JSON.stringify(key)}: ${value},\n`;
   const table = (entries) => `{\n${entries.map(line).join("")}}`;
@@ -116,7 +129,7 @@ export const CLOSES: Record<number, CloseRow> = ${table(
     rows(closes, (one) => list(one.reason, one.reconnect)),
   )};
 
-/** What each frame of a server must have, by op. */
+/** What each frame of a server must have, by op: the first letters of types, \`a\` for an array. */
 export const NEEDED: Record<string, Record<string, string>> = ${table(needed)};
 `;
 }

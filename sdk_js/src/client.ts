@@ -9,6 +9,7 @@ import { checkOptions } from "./core/options.js";
 import {
   Item,
   type MessageOptions,
+  NONE,
   OPTIONS,
   Publication,
   type Published,
@@ -27,6 +28,7 @@ import { badRequest, PushlaneError } from "./wire/errors.js";
 import { toBase64 } from "./wire/text.js";
 
 const LEAST_CREDIT = 64;
+const PUBLISH_OPTIONS = [...OPTIONS, "signal"];
 
 /** How to connect. */
 export interface ConnectOptions extends Waiting {
@@ -176,21 +178,44 @@ export class Client extends EventTarget {
    * Give `body`, any JSON value, or `data`, bytes. Calls made at the same time share a frame. When
    * the connection breaks before the answer, it is sent again and stored once.
    */
-  async publish(queue: string, body?: unknown, options: PublishOptions = {}): Promise<string> {
+  publish(queue: string, body?: unknown, options: PublishOptions = NONE): Promise<string> {
+    if (options === NONE && this._core.producer.hasRoom) {
+      return new Promise((resolve, reject) => {
+        const tell = ({ id }: Published) => resolve(id!);
+        this._publish(queue, body, options, { resolve: tell as Ticket["resolve"], reject });
+      });
+    }
+    return this._publishWith(queue, body, options);
+  }
+
+  /** The same, with all that may be asked for. */
+  private async _publishWith(
+    queue: string,
+    body: unknown,
+    options: PublishOptions,
+  ): Promise<string> {
+    checkOptions("publish", options, PUBLISH_OPTIONS);
     const { signal } = options;
-    checkOptions("publish", options, [...OPTIONS, "signal"]);
     if (!this._core.producer.hasRoom) await this._enter(signal);
     let publication: Publication;
     const { id } = await outcome<Published>(
       signal,
-      (ticket) => {
-        publication = new Publication(body, options, ticket);
-        this._core.publish(queue, publication, this._driver.now());
-        this._driver.soon();
-      },
+      (ticket) => (publication = this._publish(queue, body, options, ticket)),
       () => this._core.producer.withdraw(queue, publication),
     );
     return id!;
+  }
+
+  private _publish(
+    queue: string,
+    body: unknown,
+    options: MessageOptions,
+    ticket: Ticket,
+  ): Publication {
+    const publication = new Publication(body, options, ticket);
+    this._core.publish(queue, publication, this._driver.now());
+    this._driver.soon();
+    return publication;
   }
 
   /**
@@ -241,12 +266,8 @@ export class Client extends EventTarget {
 
   private _publishItem(queue: string, item: unknown, ticket: Ticket): void {
     try {
-      const publication =
-        item instanceof Item
-          ? new Publication(item.body, item.options, ticket)
-          : new Publication(item, {}, ticket);
-      this._core.publish(queue, publication, this._driver.now());
-      this._driver.soon();
+      if (item instanceof Item) this._publish(queue, item.body, item.options, ticket);
+      else this._publish(queue, item, NONE, ticket);
     } catch (error) {
       if (!(error instanceof PushlaneError)) throw error;
       ticket.reject(error);
@@ -296,8 +317,8 @@ export class Client extends EventTarget {
    *
    * A message is acked when its handler is done, nacked when it throws; its lease is extended
    * meanwhile, for at most an hour. When the lease is lost, or consuming is to stop, the message's
-   * `signal` is aborted. Resolves when the client is closed or the signal aborted, and all handlers
-   * are done; rejects when the server ends the subscription.
+   * `signal` is aborted. Resolves when the client is closed or the signal aborted, all handlers are
+   * done and the server has confirmed their acks; rejects when the server ends the subscription.
    */
   async consume<T = unknown>(
     queue: string,
@@ -378,10 +399,12 @@ export class Client extends EventTarget {
   }
 }
 
+/** What Node has and browsers don't. */
+type Variables = { [process: string]: { [env: string]: Record<string, string> } | undefined };
+
 /** An environment variable, where there are any. */
 const variable = (name: string): string | undefined =>
-  (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env?.[name] ||
-  undefined;
+  (globalThis as unknown as Variables)["process"]?.["env"]?.[name] || undefined;
 
 /** 96 random bits. */
 const unguessable = (): string =>

@@ -20,10 +20,11 @@ export type Handler<T = unknown> = (message: Message<T>) => unknown;
 
 /** One call of consume. */
 export class Consumption<T> implements Taker {
-  /** Resolves when it has ended, by whatever wish; rejects when the server ended it. */
+  /** Resolves when it has ended, by whatever wish, and its last ack is answered; rejects when the
+   * server ended it. */
   readonly over: Promise<void>;
-  private _running = new Set<Message<T>>();
-  private _isOver = false;
+  private _running = 0;
+  private _isGone = false;
   private _isStopping = false;
   private _error: PushlaneError | null = null;
   private _tell!: () => void;
@@ -37,8 +38,17 @@ export class Consumption<T> implements Taker {
   ) {
     _core.wanted = _concurrency;
     this.over = new Promise((resolve, reject) => {
-      this._tell = () => (this._error ? reject(this._error) : resolve());
+      this._tell = () => {
+        if (!this._isGone || this._running) return;
+        if (this._error) reject(this._error);
+        else resolve();
+      };
     });
+    const gone = () => {
+      this._isGone = true;
+      this._tell();
+    };
+    _core.goneTicket = { resolve: gone, reject: gone };
   }
 
   /** Nothing more begins, and what runs is asked to stop. */
@@ -46,53 +56,59 @@ export class Consumption<T> implements Taker {
     this._isStopping = true;
     this._driver.core.consumer.unsubscribe(this._core);
     this._driver.soon();
-    for (const message of this._running) message.cancel(reason);
+    for (const { owner } of this._core.held.values()) owner?.cancel(reason);
   }
 
   ready(): void {
-    if (this._running.size < this._concurrency) this._driver.hungry.add(this._take);
+    if (this._running < this._concurrency) this._driver.hungry.add(this._take);
   }
 
   ended(error: PushlaneError | null): void {
-    this._isOver = true;
     this._error = error;
-    if (!this._running.size) this._tell();
   }
 
   private _take = (): void => {
     const driver = this._driver;
     const now = driver.now();
-    while (this._running.size < this._concurrency) {
+    const taken: [Lease, Message<T>][] = [];
+    while (this._running < this._concurrency) {
       const lease = driver.core.take(this._core, now);
       if (!lease) break;
       const message = new Message<T>(lease, driver);
       message._begin();
-      this._running.add(message);
-      // Handlers are called after this turn, in which the start of their messages leaves.
-      void Promise.resolve().then(() => this._handle(lease, message));
+      this._running += 1;
+      taken.push([lease, message]);
     }
-    this._core.wanted = this._concurrency - this._running.size;
+    // Handlers are called after this turn, in which the start of their messages leaves.
+    queueMicrotask(() => {
+      for (const [lease, message] of taken) this._handle(lease, message);
+    });
+    this._core.wanted = this._concurrency - this._running;
   };
 
-  private async _handle(lease: Lease, message: Message<T>): Promise<void> {
-    const { limits } = this._driver.core;
-    let kind = ACK;
-    try {
-      await this._handler(message);
-    } catch (error) {
-      kind = verdict.nack(error, this._isStopping ? 0 : undefined, limits);
+  private _handle(lease: Lease, message: Message<T>): void {
+    const fail = (error: unknown) => {
+      const { limits } = this._driver.core;
+      const kind = verdict.nack(error, this._isStopping ? 0 : undefined, limits);
       if (!lease.lost && !this._isStopping) this._onFault(error, message);
+      this._finish(lease, message, kind);
+    };
+    try {
+      const result = this._handler(message) as PromiseLike<unknown> | undefined;
+      if (typeof result?.then !== "function") this._finish(lease, message, ACK);
+      else result.then(() => this._finish(lease, message, ACK), fail);
+    } catch (error) {
+      fail(error);
     }
-    this._finish(lease, message, kind);
   }
 
   private _finish(lease: Lease, message: Message<T>, kind: Kind): void {
     const driver = this._driver;
     lease.keptUntil = null;
     if (lease.prefix && !message.isSettled) driver.core.settle(lease, kind);
-    this._running.delete(message);
+    this._running -= 1;
     driver.hungry.add(this._take);
     driver.soon();
-    if (this._isOver && !this._running.size) this._tell();
+    this._tell();
   }
 }

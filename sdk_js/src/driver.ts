@@ -7,13 +7,15 @@
  */
 
 import { Clock, makeLater } from "./clock.js";
-import type { ClientCore, Loss } from "./core/client.js";
+import type { ClientCore } from "./core/client.js";
 import type { Effect, State } from "./core/effects.js";
+import type { Loss } from "./core/loss.js";
 import { Poll } from "./core/poll.js";
 import type { Endpoint } from "./core/url.js";
 import { look } from "./transport/auto.js";
 import type { Connection, Listener } from "./transport/connection.js";
 import { Poller } from "./transport/poll.js";
+import { probe } from "./transport/probe.js";
 import { Socket } from "./transport/websocket.js";
 import { ConnectionLost, PushlaneError } from "./wire/errors.js";
 
@@ -32,7 +34,8 @@ export class Driver implements Listener {
   private _later = makeLater();
   private _connections = new Map<number, Connection>();
   private _tokens = new Map<number, string | undefined>();
-  private _poll: Poll;
+  private _poll: Poll | undefined;
+  private _endProbe: (() => void) | undefined;
   /** Who waits until all connections are gone. */
   private _mourners: (() => void)[] = [];
   private _isScheduled = false;
@@ -47,7 +50,6 @@ export class Driver implements Listener {
     private _webSocket: typeof WebSocket | undefined,
     private _onState: (state: State, error: PushlaneError | null) => void,
   ) {
-    this._poll = new Poll(core.settings, Math.random, (sub) => core.consumer.room(sub));
     for (const event of WAKING) globalThis.addEventListener?.(event, this._wake);
   }
 
@@ -113,6 +115,8 @@ export class Driver implements Listener {
         return void this._dial(effect.link, effect.transport === "poll");
       case "hangup":
         return this._connections.get(effect.link)?.hangUp(effect.code);
+      case "probe":
+        return void this._probe(effect.link);
       case "state":
         if (effect.state === "closed") this._stop();
         return this._onState(effect.state, effect.error);
@@ -144,6 +148,7 @@ export class Driver implements Listener {
 
   private _stop(): void {
     clearTimeout(this._timer);
+    this._endProbe?.();
     for (const event of WAKING) globalThis.removeEventListener?.(event, this._wake);
   }
 
@@ -161,12 +166,37 @@ export class Driver implements Listener {
       this._tokens.set(link, await this._askToken());
       if (this.core.state === "closed") return;
       const connection = isPoll
-        ? new Poller(link, this._poll, this._endpoint.http, this, hangupMs, () => this.now())
+        ? new Poller(link, this._pollOf(), this._endpoint.http, this, hangupMs, () => this.now())
         : new Socket(this._webSocket!, this._endpoint.ws, link, this, hangupMs);
       this._connections.set(link, connection);
       if (isPoll) this.onOpen(link);
     } catch (fault) {
       this._lost(link, { error: fault as PushlaneError });
+    }
+  }
+
+  /** The session of polling. One that is leaving may still have something to say. */
+  private _pollOf(): Poll {
+    const { core } = this;
+    if (!this._poll || this._poll.isLeaving) {
+      this._poll = new Poll(core.settings, Math.random, (sub) => core.consumer.room(sub));
+    }
+    return this._poll;
+  }
+
+  private async _probe(link: number): Promise<void> {
+    const tell = (isGood: boolean) => {
+      this.core.probed(link, isGood, this.now());
+      this.run();
+    };
+    const { settings } = this.core;
+    try {
+      const token = await this._askToken();
+      if (this.core.state === "closed") return;
+      const { ws } = this._endpoint;
+      this._endProbe = probe(this._webSocket!, ws, token, settings.upgradeMs, tell);
+    } catch {
+      tell(false);
     }
   }
 

@@ -56,6 +56,9 @@ class Player:
     def _lost(self, at: int, link: int, code: int, reason: str, refused: int | None = None) -> None:
         self.core.lost(link, at, code=code, reason=reason, refused=refused)
 
+    def _probed(self, at: int, link: int, is_good: bool) -> None:
+        self.core.probed(link, at, is_good=is_good)
+
     def _tick(self, at: int) -> None:
         self.core.tick(at)
 
@@ -108,6 +111,8 @@ class Player:
                 return {"effect": "send", "link": effect.link, "frame": frame}
             case fx.Dial():
                 return {"effect": "dial", "link": effect.link, "transport": effect.transport}
+            case fx.Probe():
+                return {"effect": "probe", "link": effect.link}
             case fx.Hangup():
                 return {"effect": "hangup", "link": effect.link, "code": effect.code}
             case fx.Resolve():

@@ -68,6 +68,10 @@ def lost(
     return (at, "lost", arguments if refused is None else {**arguments, "refused": refused})
 
 
+def probed(at: int, link: int, *, is_good: bool = True) -> Step:
+    return (at, "probed", {"link": link, "is_good": is_good})
+
+
 def flush(at: int) -> Step:
     return (at, "flush", {})
 
@@ -223,8 +227,61 @@ SCRIPTS: dict[str, list[Step]] = {
         AUTO, lost(1, refused=401), tick(51), lost(52, 2, refused=503), tick(152), lost(153, 3),
         tick(353), lost(354, 4, refused=429), tick(754), lost(755, 5), tick(1_555),
     ],
-    "auto: once there was a WebSocket it stays one": [
-        AUTO, *opened(), lost(10), tick(60), lost(65, 2, refused=400), tick(165),
+    "auto: once there was a WebSocket, one refusal is not enough; what is unknown then stays so": [
+        AUTO, *opened(), publish(5, "a"), publish(5, "b", body=1, dedup="mine"), flush(5),
+        lost(10), tick(60), lost(65, 2, refused=400), tick(165), lost(170, 3, refused=400),
+        tick(370), lost(375, 4, refused=400), *polling(5, 380),
+        received(390, {"op": "published", "id": 2, "ids": ["m-1"]}, link=5),
+    ],
+    "auto: cut three times while young means polling, after what is under way": [
+        AUTO, *opened(), lost(10_000), tick(10_050), *opened(2, 10_060, resumed=True),
+        lost(20_060, 2), tick(20_110), *opened(3, 20_120, resumed=True), *subscribed(20_120, 3),
+        take(20_130), publish(20_130, "unsure"), flush(20_130), lost(30_120, 3), tick(30_170),
+        *opened(4, 30_180, resumed=True), publish(30_180, "a"), flush(30_180), take(30_190),
+        settle(30_200, "ack", "m-1", "a1"), flush(30_200),
+        received(30_210, {"op": "done", "id": 4}, link=4), flush(30_210),
+        received(30_215, {"op": "published", "id": 3, "ids": ["m-9"]}, link=4), flush(30_215),
+        *polling(5, 30_220),
+    ],
+    "auto: where polling is refused for good it is a WebSocket again": [
+        AUTO, *opened(), lost(10), tick(60), *opened(2, 60, resumed=True), lost(70, 2), tick(170),
+        *opened(3, 170, resumed=True), lost(180, 3), tick(380), *opened(4, 380, resumed=True),
+        (390, "connected", {"link": 5, "token": None}),
+        received(395, {"op": "error", "code": "bad_request", "message": "no"}, link=5),
+        *opened(6, 400), lost(410, 6), tick(810), lost(815, 7, refused=400),
+    ],
+    "auto: a server that goes away is not a proxy that cuts": [
+        AUTO, *opened(), lost(1_000), tick(1_050), lost(1_060, 2), tick(1_200),
+        *opened(3, 1_200), lost(2_000, 3), tick(2_300), lost(2_310, 4), tick(2_800),
+        *opened(5, 2_800), lost(3_000, 5), tick(3_900), *opened(6, 3_900),
+    ],
+    "auto: back to a WebSocket when it works again": [
+        AUTO, lost(5, refused=400), *polling(2, 10), *subscribed(10, 2), take(10), flush(10),
+        tick(5_010), probed(5_100, 2, is_good=False), tick(15_100), publish(15_150, "a"),
+        flush(15_150), probed(15_200, 2), flush(15_200), publish(15_210, "b"), flush(15_210),
+        received(15_220, {"op": "done", "id": 2}, {"op": "published", "id": 3, "ids": ["m-8"]},
+                 link=2), flush(15_220),
+        settle(15_300, "ack", "m-1", "a1"), flush(15_300),
+        received(15_310, {"op": "done", "id": 4}, link=2), flush(15_310), take(15_400),
+        settle(15_410, "ack", "m-2", "a2"), flush(15_410),
+        received(15_420, {"op": "done", "id": 5}, link=2), flush(15_420), tick(15_450),
+        flush(15_450), *opened(3, 15_460),
+    ],
+    "auto: a change that takes too long is put off": [
+        AUTO, lost(5, refused=400), *polling(2, 10), *subscribed(10, 2), take(10), flush(10),
+        tick(5_010), probed(5_020, 2), flush(5_020), tick(10_020), take(10_020), flush(10_020),
+        tick(20_100),
+    ],
+    "auto: when the WebSocket fails after all it polls again": [
+        AUTO, lost(5, refused=400), *polling(2, 10), tick(5_010), probed(5_020, 2), flush(5_020),
+        tick(5_270), flush(5_270), lost(5_280, 3, refused=400), *polling(4, 5_290),
+    ],
+    "what one answer says is lost, another does not bring back": [
+        START, *opened(), *subscribed(), take(0), flush(0), tick(15_000), flush(15_000),
+        settle(15_001, "ack", "m-1", "a1"), flush(15_001),
+        received(15_010, {"op": "done", "id": 2, "lease_lost": ["P.1"]}),
+        received(15_020, {"op": "error", "id": 3, "code": "bad_request", "message": "no"}),
+        tick(31_000), flush(31_000),
     ],
     "polling: a lease runs from its delivery on, without a start": [
         POLL, *polling(), *subscribed(), take(5_000), flush(5_000), tick(15_000), flush(15_000),

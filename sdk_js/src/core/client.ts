@@ -23,13 +23,15 @@
 import { canRetry, closeCodeOf, ConnectionLost, errorFor, PushlaneError } from "../wire/errors.js";
 import type { Done, ErrorFrame, ServerFrame, Welcome } from "../wire/frames.js";
 import { DEFAULT_LIMITS, limitsOf } from "../wire/limits.js";
-import { CLOSES, ERRORS, NEEDED } from "../wire/tables.js";
+import { isFrame } from "../wire/known.js";
+import { CLOSES, ERRORS } from "../wire/tables.js";
 import { Choice, NO_ANSWER, type Wish } from "./choice.js";
 import { Consumer } from "./consumer.js";
 import type { Effect, State, Ticket } from "./effects.js";
 import type { OutFrame } from "./frame.js";
 import type { Lease } from "./lease.js";
-import { Link } from "./link.js";
+import { Link, type LinkPhase } from "./link.js";
+import type { Loss } from "./loss.js";
 import { Producer } from "./producer.js";
 import type { Publication } from "./publication.js";
 import { Requests } from "./requests.js";
@@ -42,16 +44,12 @@ const GOING_AWAY = 1001;
 const NO_FRAME = 1002;
 const ABNORMAL = 1006;
 
-/** What is known of the end of a connection. */
-export interface Loss {
-  code?: number;
-  reason?: string;
-  /** Where more is known. */
-  error?: PushlaneError | undefined;
-  /** The HTTP status in place of an upgrade, NO_ANSWER for none; undefined: it was not asked
-   * for. */
-  refused?: number | undefined;
-}
+/** What was awaited in vain, by phase. */
+const OVERDUE: { [phase in LinkPhase]?: string } = {
+  dialing: "no connection in time",
+  greeting: "no welcome in time",
+  open: "the server went silent",
+};
 
 /** The sans-I/O client; see the top of the file. */
 export class ClientCore {
@@ -91,7 +89,7 @@ export class ClientCore {
     this._producerName = producer;
     this._name = name;
     this._link = new Link(settings, random);
-    this._choice = new Choice(transport, settings.upgradeTries);
+    this._choice = new Choice(transport, settings, random);
   }
 
   // Starting, and what happens to connections
@@ -153,7 +151,7 @@ export class ClientCore {
     if (link !== number || phase === "closed" || phase === "waiting") return;
     if (phase === "greeting" && code === ABNORMAL && !error) refused = NO_ANSWER;
     if (refused !== undefined && this._choice.refused(refused)) {
-      this._dial(now);
+      this._fallBack(now);
       return;
     }
     let fault = error ?? this._lastError;
@@ -166,7 +164,9 @@ export class ClientCore {
       this._end(fault);
       return;
     }
-    this._disconnect(now, fault ?? new ConnectionLost(`the connection closed with ${code}`));
+    const wasCut = phase === "open" && code === ABNORMAL && !fault && !this._isLeaving;
+    const age = wasCut ? now - this._link.openedAt : null;
+    this._disconnect(now, fault ?? new ConnectionLost(`the connection closed with ${code}`), age);
   }
 
   /** Cut the connection ourselves, and come back. */
@@ -175,7 +175,9 @@ export class ClientCore {
     this._disconnect(now, new ConnectionLost(fault.message, fault.retryMs));
   }
 
-  private _disconnect(now: number, error: PushlaneError): void {
+  /** `cutAt`: how old the connection was when somebody cut it. */
+  private _disconnect(now: number, error: PushlaneError, cutAt: number | null = null): void {
+    this._choice.lost(cutAt);
     const requests = this._requests.clear();
     this.producer.disconnected();
     this.consumer.disconnected(requests);
@@ -236,7 +238,8 @@ export class ClientCore {
       this.consumer.restarted();
     }
     this._session = frame.session;
-    this._choice.isMade = true;
+    this._choice.welcomed(now);
+    this.consumer.isPaused = this._choice.next !== null;
     this._change(this._choice.isPolling ? "polling" : "open");
     if (this._startTicket) this.effects.push({ kind: "resolve", ticket: this._startTicket });
     this._startTicket = null;
@@ -255,6 +258,9 @@ export class ClientCore {
     if (this._link.phase === "greeting") {
       if (canRetry(error)) {
         this._drop(this._link.number, GOING_AWAY, error, now);
+      } else if (this._choice.repent()) {
+        this._hangUp(this._link.number, GOING_AWAY);
+        this._dial(now);
       } else {
         this._end(error);
       }
@@ -326,6 +332,9 @@ export class ClientCore {
     if (phase === "closed") return null;
     const at = Math.min(
       until ?? Infinity,
+      this._choice.nextBy,
+      this._choice.nextAt || Infinity,
+      this._choice.probeAt,
       this._closeBy ?? Infinity,
       this.producer.wakeAt(),
       this.consumer.wakeAt(),
@@ -344,12 +353,19 @@ export class ClientCore {
     this.producer.tick(now);
     this.consumer.tick(now);
     if (until !== null && now >= until) this._overdue(now);
+    if (now >= this._choice.nextAt) this._choice.nextAt = 0;
+    if (now >= this._choice.nextBy) this._stay(now);
+    if (now >= this._choice.probeAt) {
+      this._choice.probeAt = Infinity;
+      this.effects.push({ kind: "probe", link: this._link.number });
+    }
   }
 
   /** The network or the page is back: what waits for its time need not, unless the server said
    * when to come. */
   nudge(now: number): void {
     if (this._link.phase === "waiting" && !this._link.isTold) this._link.until = now;
+    if (this._choice.probeAt < Infinity) this._choice.probeAt = now;
     this.tick(now);
   }
 
@@ -359,15 +375,9 @@ export class ClientCore {
       this._dial(now);
     } else if (phase !== "open" && this._choice.refused(NO_ANSWER)) {
       this._hangUp(number, GOING_AWAY);
-      this._dial(now);
+      this._fallBack(now);
     } else {
-      const what =
-        phase === "dialing"
-          ? "no connection in time"
-          : phase === "greeting"
-            ? "no welcome in time"
-            : "the server went silent";
-      this._drop(number, GOING_AWAY, new ConnectionLost(what), now);
+      this._drop(number, GOING_AWAY, new ConnectionLost(OVERDUE[phase]!), now);
     }
   }
 
@@ -375,9 +385,14 @@ export class ClientCore {
   flush(now: number): void {
     if (this._link.phase === "open") {
       for (const frame of this.consumer.outgoing(this._requests, now)) this._send(frame);
-      if (!this._isLeaving) {
-        for (const frame of this.producer.outgoing(this._requests, now)) this._send(frame);
-      } else if (!this._requests.size && this.consumer.isIdle) {
+      const { next, nextAt } = this._choice;
+      if (next || !this._isLeaving) {
+        for (const frame of this.producer.outgoing(this._requests, now, !next)) this._send(frame);
+      }
+      if (next) {
+        const isFree = !this._requests.size && this.producer.isFree && this.consumer.isFree;
+        if (isFree && !nextAt) this._move(now);
+      } else if (this._isLeaving && !this._requests.size && this.consumer.isIdle) {
         this._leave(now);
       }
     }
@@ -390,6 +405,45 @@ export class ClientCore {
     this._disconnect(now, new ConnectionLost("the server asked us to leave"));
   }
 
+  // Changing the transport
+
+  /** What became of a probe. */
+  probed(link: number, isGood: boolean, now: number): void {
+    if (link !== this._link.number || this._link.phase !== "open" || this._closeBy !== null) return;
+    this._choice.probed(isGood, now);
+    this.consumer.isPaused = isGood;
+  }
+
+  /** Not now. */
+  private _stay(now: number): void {
+    this._choice.stay(now);
+    this.consumer.unpause();
+  }
+
+  /** Nothing is under way: the other transport begins a session of its own. */
+  private _move(now: number): void {
+    this._giveBack();
+    this._hangUp(this._link.number, NORMAL);
+    this._choice.change();
+    this._session = null;
+    this.consumer.disconnected([]);
+    this._change("connecting");
+    this._dial(now);
+  }
+
+  /** There are no WebSockets to be had: with the session, if there was one, goes all it held. */
+  private _fallBack(now: number): void {
+    if (this._session) this.producer.moved();
+    this._session = null;
+    this._dial(now);
+  }
+
+  /** No session ends with a link of polling, so what it holds must be given back. */
+  private _giveBack(): void {
+    if (!this._choice.isPolling) return;
+    for (const frame of this.consumer.surrender()) this._send(frame);
+  }
+
   // The end
 
   /** End gracefully: take nothing more, wait for what is under way, close with 1000. */
@@ -400,6 +454,7 @@ export class ClientCore {
     }
     if (this._closeBy === null) this._closeTicket = ticket;
     this._closeBy = now + timeoutMs;
+    this._choice.lost(null);
     for (const subscription of [...this.consumer.subscriptions]) {
       this.consumer.unsubscribe(subscription);
     }
@@ -415,9 +470,7 @@ export class ClientCore {
   private _end(error: PushlaneError | null): void {
     const { phase, number } = this._link;
     const reason = error ?? new ConnectionLost("the client is closed");
-    if (phase === "open" && this._choice.isPolling) {
-      for (const frame of this.consumer.surrender()) this._send(frame);
-    }
+    if (phase === "open") this._giveBack();
     if (phase === "dialing" || phase === "greeting" || phase === "open") {
       this._hangUp(number, NORMAL);
     }
@@ -450,17 +503,4 @@ export class ClientCore {
   private _hangUp(link: number, code: number): void {
     this.effects.push({ kind: "hangup", link, code });
   }
-}
-
-/** Whether it is a frame that we know, with all that it must have. */
-function isFrame(frame: object): frame is ServerFrame {
-  const fields = frame as Record<string, unknown>;
-  const needed = NEEDED[fields["op"] as string];
-  return (
-    !!needed &&
-    Object.entries(needed).every(([name, kind]) => {
-      const value = fields[name];
-      return kind === "array" ? Array.isArray(value) : value !== null && typeof value === kind;
-    })
-  );
 }

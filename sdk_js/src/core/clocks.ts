@@ -8,6 +8,7 @@
 
 import type { Lease } from "./lease.js";
 import { EXTEND_AT } from "./settings.js";
+import type { Subscription } from "./subscription.js";
 
 /** The part of a lease by which an extension may come early, to share a frame with others. */
 const TOGETHER = 0.1;
@@ -15,14 +16,29 @@ const NEVER = Infinity;
 
 /** The started leases of a client. */
 export class Clocks {
-  readonly running = new Set<Lease>();
+  private _count = 0;
   private _lookAt = NEVER;
 
-  constructor(private _extendForMs: number) {}
+  constructor(
+    private _extendForMs: number,
+    private _subscriptions: Iterable<Subscription>,
+  ) {}
+
+  /** Those that somebody works on. */
+  running(): Lease[] {
+    const all = [...this._subscriptions].flatMap(({ held }) => held.values());
+    return all.filter(({ isRunning }) => isRunning);
+  }
+
+  private _run(lease: Lease, isRunning: boolean): void {
+    if (lease.isRunning === isRunning) return;
+    lease.isRunning = isRunning;
+    this._count += isRunning ? 1 : -1;
+  }
 
   /** Somebody begins to work on it. */
   start(lease: Lease, now: number): void {
-    this.running.add(lease);
+    this._run(lease, true);
     this.wind(lease, now, lease.message.lease_ms);
   }
 
@@ -35,12 +51,12 @@ export class Clocks {
   }
 
   stop(lease: Lease): void {
-    this.running.delete(lease);
+    this._run(lease, false);
   }
 
   /** Its settle was refused: it runs on as it did. */
   resume(lease: Lease): void {
-    this.running.add(lease);
+    this._run(lease, true);
     this.lookBy(lease.deadline);
   }
 
@@ -57,7 +73,7 @@ export class Clocks {
 
   /** There is a connection again: what was not extended for want of one is due now. */
   forgive(now: number): void {
-    for (const lease of this.running) {
+    for (const lease of this.running()) {
       const part = (lease.message.lease_ms ?? 0) * (1 - EXTEND_AT);
       lease.extendAt = Math.min(lease.extendAt, lease.deadline - part);
     }
@@ -66,13 +82,13 @@ export class Clocks {
 
   /** There is a server again, and it may have forgotten them: ask by extending. */
   doubt(now: number): void {
-    for (const lease of this.running) lease.extendAt = now;
+    for (const lease of this.running()) lease.extendAt = now;
     this.lookBy(now);
   }
 
   /** When to look; never while nothing runs. */
   wakeAt(): number {
-    return this.running.size ? this._lookAt : NEVER;
+    return this._count ? this._lookAt : NEVER;
   }
 
   /** Extend what is kept and due, lose what ran out. */
@@ -84,7 +100,7 @@ export class Clocks {
   ): void {
     if (now < this._lookAt) return;
     this._lookAt = NEVER;
-    for (const lease of [...this.running]) {
+    for (const lease of this.running()) {
       if (now >= lease.deadline) {
         lose(lease);
         continue;
@@ -101,7 +117,6 @@ export class Clocks {
 
   /** Whether somebody works on a message that is kept for them. */
   get isKept(): boolean {
-    for (const lease of this.running) if (lease.keptUntil !== null) return true;
-    return false;
+    return this._count > 0 && this.running().some(({ keptUntil }) => keptUntil !== null);
   }
 }

@@ -13,16 +13,16 @@
  * send messages for a number we don't know, they go back at once and that number is unsubscribed.
  */
 
-import { badRequest, ConnectionLost, isRepeated, type PushlaneError } from "../wire/errors.js";
+import { badRequest, ConnectionLost, type PushlaneError } from "../wire/errors.js";
 import type { Deliver, DeliverMessage, Done, Nack, Subscribe, Subscribed } from "../wire/frames.js";
 import { checkTarget } from "../wire/names.js";
 import type { Limits } from "../wire/tables.js";
-import { backoffMs } from "./backoff.js";
 import { Clocks } from "./clocks.js";
 import type { Effect, Ticket } from "./effects.js";
 import type { OutFrame } from "./frame.js";
 import { Lease } from "./lease.js";
 import { checkRange } from "./options.js";
+import { Patience } from "./patience.js";
 import type {
   Request,
   Requests,
@@ -39,6 +39,9 @@ import { type AckMode, Subscription } from "./subscription.js";
 export class Consumer {
   isConnected = false;
   isPolling = false;
+  /** The client is about to change its transport: no message is taken that can still go back, and
+   * none is asked for. */
+  isPaused = false;
   readonly subscriptions = new Set<Subscription>();
   readonly clocks: Clocks;
   private _byNumber = new Map<number, Subscription>();
@@ -52,7 +55,7 @@ export class Consumer {
     private _effects: Effect[],
     private _random: () => number,
   ) {
-    this.clocks = new Clocks(_settings.extendForMs);
+    this.clocks = new Clocks(_settings.extendForMs, this.subscriptions);
     this._settler = new Settler(_effects, this.clocks);
     this._dirty = this._settler.dirty;
   }
@@ -120,6 +123,8 @@ export class Consumer {
     this.subscriptions.delete(subscription);
     this._dirty.delete(subscription);
     if (subscription.number !== null) this._byNumber.delete(subscription.number);
+    this._resolve(subscription.goneTicket);
+    subscription.goneTicket = null;
   }
 
   // Taking and settling
@@ -128,7 +133,7 @@ export class Consumer {
   take(subscription: Subscription, now: number): Lease | undefined {
     const { ready } = subscription;
     if (subscription.ack === "none") return ready.shift();
-    if (!this.isConnected) return undefined;
+    if (!this.isConnected || (this.isPaused && !this.isPolling)) return undefined;
     for (let lease = ready.shift(); lease; lease = ready.shift()) {
       if (lease.phase !== "reserved") continue;
       lease.phase = "started";
@@ -224,9 +229,8 @@ export class Consumer {
     const { held, ready } = subscription;
     const isLive = subscription.standing === "live";
     for (const message of messages) {
-      if (!message.receipt || held.has(message.receipt)) continue;
       const lease = new Lease(subscription, message);
-      held.set(message.receipt, lease);
+      if (!lease.prefix || !held.add(lease)) continue;
       if (this.isPolling) this.clocks.start(lease, now);
       if (isLive) ready.push(lease);
       else this._settler.add(lease, GIVE_BACK, null);
@@ -246,7 +250,7 @@ export class Consumer {
   /** A subscription has begun. */
   subscribed({ subscription }: SubscribeRequest, frame: Subscribed): void {
     subscription.number = frame.sub;
-    this._calm(subscription);
+    subscription.patience = null;
     this._byNumber.set(frame.sub, subscription);
     if (subscription.standing === "asked") {
       subscription.standing = "live";
@@ -280,7 +284,7 @@ export class Consumer {
   ended(sub: number, error: PushlaneError): void {
     const subscription = this._byNumber.get(sub);
     if (!subscription || subscription.standing === "over") return;
-    for (const lease of [...subscription.held.values()]) {
+    for (const lease of subscription.held.values()) {
       if (lease.phase === "reserved") this._settler.lose(lease);
     }
     this._end(subscription, subscription.standing === "leaving" ? null : error);
@@ -297,7 +301,7 @@ export class Consumer {
   /** The answer to a settle. */
   done(request: SettleRequest, frame: Done): void {
     this._settler.done(request, frame);
-    this._calm(request.settle.subscription);
+    request.settle.subscription.patience = null;
     this._forgetIfDone(request.settle.subscription);
   }
 
@@ -311,43 +315,33 @@ export class Consumer {
     }
   }
 
-  private _calm(subscription: Subscription): void {
-    subscription.failingSince = null;
-    subscription.failures = 0;
-  }
-
   private _retry(subscription: Subscription, error: PushlaneError, now: number): boolean {
-    const { retryBaseMs, retryMaxMs, retryMs } = this._settings;
-    if (!isRepeated(error)) return false;
-    subscription.failingSince ??= now;
-    const draw = () => backoffMs(retryBaseMs, retryMaxMs, subscription.failures, this._random());
-    const wait = error.retryMs ?? draw();
-    subscription.failures += 1;
-    if (now + wait > subscription.failingSince + retryMs) {
-      this._calm(subscription);
-      return false;
-    }
-    subscription.retryAt = now + wait;
-    return true;
+    subscription.patience ??= new Patience(this._settings, this._random);
+    const at = subscription.patience.retryAt(error, now);
+    if (at === null) subscription.patience = null;
+    else subscription.retryAt = at;
+    return at !== null;
   }
 
   // Polling
 
-  /** How many messages of a subscription may come; null: it is over for good. */
+  /** How many messages of a subscription may come; null: it is over for good; less than 0: no more
+   * than those that were asked for. */
   room(sub: number): number | null {
     const subscription = this._byNumber.get(sub);
     if (!subscription) return null;
     if (subscription.standing !== "live") return 0;
+    if (this.isPaused) return -1;
     const { ack, credit, held, ready, wanted } = subscription;
-    if (ack === "none") return this._settings.buffered - ready.length;
-    return Math.min(credit - held.size, wanted - ready.length);
+    if (ack === "none") return Math.max(0, this._settings.buffered - ready.length);
+    return Math.max(0, Math.min(credit - held.size, wanted - ready.length));
   }
 
   /** Give back what is in anybody's hands: the client ends, and no session ends with it. */
   *surrender(): Generator<Nack> {
     for (const [sub, { held }] of this._byNumber) {
-      const leases = [...held.values()];
-      const receipts = runs(leases.filter(({ phase }) => phase !== "settling" && phase !== "over"));
+      const leases = held.values().filter(({ phase }) => phase !== "settling" && phase !== "over");
+      const receipts = runs(leases);
       if (receipts.length) yield { op: "nack", sub, receipts, delay_ms: 0 };
     }
   }
@@ -394,14 +388,20 @@ export class Consumer {
     if (this.isPolling) {
       this.clocks.doubt(now); // only their extension tells what became of them
     } else {
-      for (const lease of this.clocks.running) {
+      for (const lease of this.clocks.running()) {
         lease.subscription.starts.push(lease);
         this._dirty.add(lease.subscription);
       }
       this.clocks.forgive(now);
     }
+    for (const subscription of this.subscriptions) subscription.retryAt = 0;
+    this.unpause();
+  }
+
+  /** What is ready may be taken, again. */
+  unpause(): void {
+    this.isPaused = false;
     for (const subscription of this.subscriptions) {
-      subscription.retryAt = 0;
       if (subscription.ready.length) this._effects.push({ kind: "ready", subscription });
     }
   }
@@ -409,6 +409,7 @@ export class Consumer {
   /** The session is gone and with it all we held: begin anew. */
   restarted(): void {
     this.isConnected = true;
+    this.isPaused = false;
     this._byNumber.clear();
     for (const subscription of [...this.subscriptions]) {
       subscription.number = null;
@@ -453,6 +454,14 @@ export class Consumer {
     return !this._settler.pending && !this.clocks.isKept;
   }
 
+  /** Nobody works on a message, and every settle is answered: no lease would be missed. */
+  get isFree(): boolean {
+    for (const { held } of this.subscriptions) {
+      for (const { phase } of held.values()) if (phase !== "reserved") return false;
+    }
+    return true;
+  }
+
   /** Nothing is under way on the server's side either. */
   get isQuiet(): boolean {
     return (
@@ -473,6 +482,7 @@ export class Consumer {
       if (subscription.standing !== "over") {
         this._end(subscription, subscription.standing === "leaving" ? null : error);
       }
+      this._forgetIfDone(subscription);
     }
     this.subscriptions.clear();
     this._dirty.clear();

@@ -24,6 +24,8 @@ export type Effect =
   /** Get a token, open a connection, then say `connected` or `lost`. With "poll" there is nothing
    * to open: requests go out one by one. */
   | { kind: "dial"; link: number; transport: Transport }
+  /** Try whether a WebSocket can be had, up to its welcome, and say `probed`. */
+  | { kind: "probe"; link: number }
   /** Write a frame. */
   | { kind: "send"; link: number; frame: OutFrame }
   /** Close the connection with this code (within a bounded time) and forget it. */

@@ -3,7 +3,7 @@
 const COMPACT = 1024;
 
 export class Fifo<T> {
-  private _items: T[] = [];
+  private _items: (T | undefined)[] = [];
   private _head = 0;
 
   get length(): number {
@@ -19,8 +19,9 @@ export class Fifo<T> {
   }
 
   shift(): T | undefined {
+    if (!this.length) return undefined;
     const item = this._items[this._head];
-    if (this._head < this._items.length) this._head += 1;
+    this._items[this._head++] = undefined; // or it would live on, and what it refers to
     if (this._head >= COMPACT && this._head * 2 >= this._items.length) this._compact();
     return item;
   }
@@ -28,7 +29,7 @@ export class Fifo<T> {
   /** Take these out, wherever they stand. */
   filter(isKept: (item: T) => boolean): void {
     this._compact();
-    this._items = this._items.filter(isKept);
+    this._items = this._items.filter((item) => isKept(item!));
   }
 
   clear(): void {

@@ -13,7 +13,7 @@ export type LeasePhase = "reserved" | "started" | "settling" | "over";
 /** Who works on a message, as far as the core has to know. */
 export interface Worker {
   /** The lease is lost: stop. */
-  cancel(): void;
+  cancel(reason?: unknown): void;
 }
 
 /** One message in our hands. `owner` is the shell's. */
@@ -24,6 +24,8 @@ export class Lease {
    * taken. */
   deadline = 0;
   extendAt = 0;
+  /** Whether its clock runs. */
+  isRunning = false;
   /** It is extended on its own until then; null: nobody asked for that. */
   keptUntil: number | null = null;
   /** A settle of it was sent, and its answer is lost. */

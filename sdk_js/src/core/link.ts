@@ -28,7 +28,7 @@ export class Link {
   reconnectMs: number | undefined;
   /** Whether the server said when to come back. */
   isTold = false;
-  private _openedAt = 0;
+  openedAt = 0;
 
   constructor(
     private _settings: Settings,
@@ -52,7 +52,7 @@ export class Link {
   open(now: number, heartbeatMs: number): void {
     this.phase = "open";
     this.heartbeatMs = heartbeatMs;
-    this._openedAt = now;
+    this.openedAt = now;
     this.giveUpAt = null;
     this.heard(now);
   }
@@ -67,7 +67,7 @@ export class Link {
   /** The connection or the attempt is lost: plan the next. */
   wait(now: number, retryMs: number | undefined): number {
     const { stableMs, backoffBaseMs, backoffMaxMs } = this._settings;
-    if (this.phase === "open" && now - this._openedAt >= stableMs) this.attempt = 0;
+    if (this.phase === "open" && now - this.openedAt >= stableMs) this.attempt = 0;
     const told = retryMs ?? this.reconnectMs;
     this.isTold = told !== undefined;
     const delay = told ?? backoffMs(backoffBaseMs, backoffMaxMs, this.attempt, this._random());

@@ -10,21 +10,25 @@
 
 import { Fifo } from "./fifo.js";
 import type { Publication } from "./publication.js";
+import { Table } from "./table.js";
 
 /** One queue's outgoing messages. */
 export class Outbox {
   /** Never sent, without a number. */
   readonly waiting = new Fifo<Publication>();
   /** Sent at least once, by number, in order. */
-  readonly unanswered = new Map<number, Publication>();
+  readonly unanswered = new Table<Publication>();
   blockedUntil = 0;
   /** Sent before and to be sent again, in order of number; all of them in `unanswered` too. */
   private _repeats: Publication[] = [];
+  private _oldest: number;
 
   constructor(
     readonly queue: string,
     public nextSeq: number,
-  ) {}
+  ) {
+    this._oldest = nextSeq;
+  }
 
   /** Nothing to send and nothing to wait for. */
   get isIdle(): boolean {
@@ -50,18 +54,23 @@ export class Outbox {
     }
     this._repeats = this._repeats.slice(repeats);
     let fresh = 0;
-    const [oldest = this.nextSeq] = this.unanswered.keys();
-    while (!this._repeats.length && batch.length < most && this.nextSeq < oldest + window) {
+    const last = this._oldestSeq() + window;
+    while (!this._repeats.length && batch.length < most && this.nextSeq < last) {
       const next = this.waiting.first;
       if (!next || next.cost > left) break;
       this.waiting.shift();
       next.seq = this.nextSeq++;
-      this.unanswered.set(next.seq, next);
+      this.unanswered.add(next.seq, next);
       left -= next.cost;
       fresh += 1;
       batch.push(next);
     }
     return [batch, fresh];
+  }
+
+  private _oldestSeq(): number {
+    while (this._oldest < this.nextSeq && !this.unanswered.get(this._oldest)) this._oldest += 1;
+    return this._oldest;
   }
 
   /** Its fate is known. */
@@ -77,6 +86,6 @@ export class Outbox {
 
   /** The connection is gone: everything that was sent and not answered goes again. */
   repeatAll(): void {
-    this._repeats = [...this.unanswered.values()];
+    this._repeats = this.unanswered.values();
   }
 }

@@ -50,6 +50,8 @@ export class Poll {
   fault: PushlaneError | null = null;
   /** Whether the server is there and accepts us. */
   isOpen = false;
+  /** The client ended it. */
+  isLeaving = false;
   private _limits = DEFAULT_LIMITS;
   private _token: string | undefined;
   private _producer = "";
@@ -60,7 +62,6 @@ export class Poll {
   private _publishes = new Map<string, PublishLane>();
   private _settles = new Map<string, SettleLane>();
   private _isResumed = false;
-  private _isLeaving = false;
 
   constructor(
     private _settings: Settings,
@@ -124,7 +125,7 @@ export class Poll {
 
   /** The client ends: what it said last is still to be sent, but nothing more to come. */
   leave(): void {
-    this._isLeaving = true;
+    this.isLeaving = true;
     for (const sub of this._subs.values()) this._drop(sub);
   }
 
@@ -135,7 +136,7 @@ export class Poll {
     if (!this.isOpen || this.fault) return;
     this._flushLanes(this._settles);
     this._flushLanes(this._publishes);
-    if (this._isLeaving) return;
+    if (this.isLeaving) return;
     for (const sub of [...this._subs.values()]) this._flushSub(sub, now);
   }
 
@@ -172,8 +173,8 @@ export class Poll {
     const room = sub.hasBegun ? this._room(sub.number) : 1;
     if (sub.isOver) {
       if (room === null || !sub.hasBegun) this._subs.delete(sub.number);
-    } else if (room === null) {
-      return; // the client is about to hear of it
+    } else if (room === null || room < 0) {
+      return; // the client is about to hear of it, or to go
     } else if (room <= 0 && !sub.isSettling) {
       this._drop(sub);
     } else if (sub.request === null && sub.retryAt <= now) {

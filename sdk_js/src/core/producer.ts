@@ -10,15 +10,16 @@
  * A sequence counts one queue's messages: so it has no gaps there, whatever else the client sends.
  */
 
-import { ConnectionLost, errorFor, internal, isRepeated, PushlaneError } from "../wire/errors.js";
+import { ConnectionLost, errorFor, internal, PushlaneError } from "../wire/errors.js";
 import type { Published as PublishedFrame } from "../wire/frames.js";
 import { DEFAULT_LIMITS } from "../wire/limits.js";
+import { checkTarget } from "../wire/names.js";
 import type { Limits } from "../wire/tables.js";
-import { backoffMs } from "./backoff.js";
 import type { Effect, Ticket } from "./effects.js";
 import type { PublishFrame } from "./frame.js";
 import { Fifo } from "./fifo.js";
 import { Outbox } from "./outbox.js";
+import { Patience } from "./patience.js";
 import { FRAME_OVERHEAD, type Publication, type Published } from "./publication.js";
 import type { PublishRequest, Requests } from "./requests.js";
 import type { Settings } from "./settings.js";
@@ -88,9 +89,11 @@ export class Producer {
 
   /** Take a message in; throws `bad_request` or `too_large` and takes nothing then. */
   publish(queue: string, publication: Publication, now: number): void {
-    publication.check(queue, this._limits);
+    let outbox = this._outboxes.get(queue);
+    if (!outbox) checkTarget(queue);
+    publication.check(this._limits);
     publication.calledAt = now;
-    const outbox = this._outboxes.get(queue) ?? this._open(queue);
+    outbox ??= this._open(queue);
     outbox.waiting.push(publication);
     this._waiting += 1;
     this._waitingBytes += publication.cost;
@@ -128,12 +131,12 @@ export class Producer {
 
   // Going out
 
-  /** Frames for everything that may be sent now. */
-  *outgoing(requests: Requests, now: number): Generator<PublishFrame> {
+  /** Frames for everything that may be sent now: with what was never sent, or without. */
+  *outgoing(requests: Requests, now: number, hasFresh = true): Generator<PublishFrame> {
     const most = Math.max(1, this._limits.unanswered - this._settings.settleReserve);
     for (const outbox of [...this._active]) {
       while (outbox.blockedUntil <= now && requests.size < most) {
-        const frame = this._frame(outbox, requests);
+        const frame = this._frame(outbox, requests, hasFresh);
         if (!frame) break;
         yield frame;
       }
@@ -143,11 +146,15 @@ export class Producer {
     this._admit();
   }
 
-  private _frame(outbox: Outbox, requests: Requests): PublishFrame | undefined {
+  private _frame(outbox: Outbox, requests: Requests, hasFresh: boolean): PublishFrame | undefined {
     const { frame_bytes, inflight_bytes, batch } = this._limits;
     let room = frame_bytes - FRAME_OVERHEAD;
     if (this._inflightBytes) room = Math.min(room, inflight_bytes - this._inflightBytes);
-    const [publications, fresh] = outbox.take(batch, room, this._settings.producerWindow);
+    const [publications, fresh] = outbox.take(
+      batch,
+      room,
+      hasFresh ? this._settings.producerWindow : 0,
+    );
     if (!publications.length) return undefined;
     const cost = costOf(publications);
     this._waiting -= fresh;
@@ -199,7 +206,8 @@ export class Producer {
     const again: Publication[] = [];
     for (const publication of publications) {
       if (publication.isOver) continue;
-      const at = this._retryAt(publication, error, now);
+      publication.patience ??= new Patience(this._settings, this._random);
+      const at = publication.patience.retryAt(error, now);
       if (at === null) {
         outbox.finish(publication);
         this._effects.push({ kind: "reject", ticket: publication.ticket, error });
@@ -212,17 +220,6 @@ export class Producer {
       outbox.repeat(again);
       this._active.add(outbox);
     }
-  }
-
-  /** When to send it again; null when its time is up or it makes no sense. */
-  private _retryAt(publication: Publication, error: PushlaneError, now: number): number | null {
-    const { retryBaseMs, retryMaxMs, retryMs } = this._settings;
-    if (!isRepeated(error)) return null;
-    publication.failingSince ??= now;
-    const draw = () => backoffMs(retryBaseMs, retryMaxMs, publication.failures, this._random());
-    const at = now + (error.retryMs ?? draw());
-    publication.failures += 1;
-    return at <= publication.failingSince + retryMs ? at : null;
   }
 
   // Connections
@@ -239,13 +236,28 @@ export class Producer {
     }
   }
 
+  /** Another transport is used from now on, where a repeat of ours would be stored again: of what
+   * has no answer and no id of the caller's, nobody can say whether it happened. */
+  moved(): void {
+    for (const outbox of this._outboxes.values()) {
+      for (const publication of outbox.unanswered.values()) {
+        if (publication.options.dedup !== undefined) continue;
+        outbox.finish(publication);
+        this._fail(
+          publication,
+          new ConnectionLost("the connection was lost before the answer came"),
+        );
+      }
+    }
+  }
+
   /** Another server may have others: what waits must not spoil its neighbours' frames. */
   setLimits(limits: Limits): void {
     this._limits = limits;
-    for (const { queue, waiting } of this._outboxes.values()) {
+    for (const { waiting } of this._outboxes.values()) {
       waiting.filter((publication) => {
         try {
-          publication.check(queue, limits);
+          publication.check(limits);
           return true;
         } catch (fault) {
           this._unwait(publication);
@@ -285,7 +297,7 @@ export class Producer {
 
   private _expire(outbox: Outbox, calledBefore: number): void {
     const within = `within ${this._settings.publishMs} ms`;
-    for (const publication of [...outbox.unanswered.values()]) {
+    for (const publication of outbox.unanswered.values()) {
       if (publication.calledAt > calledBefore) break;
       outbox.finish(publication);
       this._fail(publication, new ConnectionLost(`no answer ${within}`));
@@ -299,6 +311,11 @@ export class Producer {
   }
 
   // The end
+
+  /** All that was sent is answered. */
+  get isFree(): boolean {
+    return [...this._outboxes.values()].every(({ unanswered }) => !unanswered.size);
+  }
 
   /** Nothing of anybody is under way. */
   get isIdle(): boolean {

@@ -7,11 +7,11 @@
  */
 
 import { badRequest, PushlaneError } from "../wire/errors.js";
-import { checkTarget } from "../wire/names.js";
 import type { Limits } from "../wire/tables.js";
 import { byteLength, checkPairs, toBase64, toJson } from "../wire/text.js";
 import type { Ticket } from "./effects.js";
 import { checkOptions, checkRange } from "./options.js";
+import type { Patience } from "./patience.js";
 
 /** More than the op, the id and the name of a frame can take. */
 export const FRAME_OVERHEAD = 1024;
@@ -61,6 +61,9 @@ export const OPTIONS = [
   "data", "key", "dedup", "priority", "delayMs", "ttlMs", "headers", "eventAt",
 ] as const; // prettier-ignore
 
+/** For a message that has nothing but its body. */
+export const NONE: MessageOptions = Object.freeze({});
+
 /** One message that waits to be sent or answered. */
 export class Publication {
   /** Its JSON, but for what is added when it is sent: without the closing brace. */
@@ -70,8 +73,7 @@ export class Publication {
   seq = 0;
   calledAt = 0;
   wasRepeated = false;
-  failingSince: number | null = null;
-  failures = 0;
+  patience: Patience | undefined;
   isOver = false;
   private _bytes: number;
 
@@ -81,24 +83,21 @@ export class Publication {
     readonly options: MessageOptions,
     readonly ticket: Ticket,
   ) {
-    const { data, key, dedup, priority, delayMs, ttlMs, headers, eventAt } = options;
+    const { data } = options;
     if ((body === undefined) === (data === undefined)) {
       throw badRequest("body or data is needed, exactly one of them");
     }
     const text = data === undefined ? toJson(body) : `"${toBase64(bytesOf(data))}"`;
-    this._bytes = data === undefined ? byteLength(text) : data.byteLength;
-    const rest = JSON.stringify({
-      key, dedup, priority, delay_ms: delayMs, ttl_ms: ttlMs, headers, event_at: eventAt,
-    }); // prettier-ignore
-    const open = `{"${data === undefined ? "body" : "data"}":${text}`;
-    this.text = rest === "{}" ? open : `${open},${rest.slice(1, -1)}`;
+    const size = byteLength(text);
+    this._bytes = data === undefined ? size : data.byteLength;
+    const rest = options === NONE ? "" : restOf(options);
+    this.text = `{"${data === undefined ? "body" : "data"}":${text}${rest}`;
     checkPairs(this.text);
-    this.cost = byteLength(this.text) + MESSAGE_OVERHEAD;
+    this.cost = size + byteLength(rest) + MESSAGE_OVERHEAD;
   }
 
   /** Throws `bad_request` or `too_large`, as the server would. */
-  check(queue: string, limits: Limits): void {
-    checkTarget(queue);
+  check(limits: Limits): void {
     const { key, dedup, priority, delayMs, ttlMs, headers, eventAt } = this.options;
     checkText("key", key, limits.key_bytes);
     checkText("dedup", dedup, limits.dedup_bytes);
@@ -113,6 +112,22 @@ export class Publication {
     tooLarge(this._bytes, limits.message_bytes);
     tooLarge(this.cost, limits.frame_bytes - FRAME_OVERHEAD);
   }
+}
+
+/** The fields of a message besides its body. */
+function restOf({
+  key,
+  dedup,
+  priority,
+  delayMs,
+  ttlMs,
+  headers,
+  eventAt,
+}: MessageOptions): string {
+  const text = JSON.stringify({
+    key, dedup, priority, delay_ms: delayMs, ttl_ms: ttlMs, headers, event_at: eventAt,
+  }); // prettier-ignore
+  return text === "{}" ? "" : `,${text.slice(1, -1)}`;
 }
 
 function tooLarge(size: number, most: number): void {

@@ -9,6 +9,7 @@ import type { Outbox } from "./outbox.js";
 import type { Publication } from "./publication.js";
 import type { Settle } from "./settle.js";
 import type { Subscription } from "./subscription.js";
+import { Table } from "./table.js";
 
 export interface PublishRequest {
   kind: "publish";
@@ -39,7 +40,7 @@ export type Request = PublishRequest | SettleRequest | SubscribeRequest | Unsubs
 /** The unanswered requests of one connection. */
 export class Requests {
   private _last = 0;
-  private _open = new Map<number, Request>();
+  private _open = new Table<Request>();
 
   get size(): number {
     return this._open.size;
@@ -47,7 +48,7 @@ export class Requests {
 
   /** The id under which it goes out. */
   add(request: Request): number {
-    this._open.set(++this._last, request);
+    this._open.add(++this._last, request);
     return this._last;
   }
 
@@ -60,7 +61,7 @@ export class Requests {
 
   /** The connection is gone: what it leaves unanswered, oldest first. */
   clear(): Request[] {
-    const left = [...this._open.values()];
+    const left = this._open.values();
     this._open.clear();
     return left;
   }

@@ -24,6 +24,14 @@ export const DEFAULTS = {
   upgradeMs: 3 * SECOND,
   /** Attempts in a row that were cut or stood still before it is polling. */
   upgradeTries: 3,
+  /** A WebSocket that is cut before it is this old may be cut by a proxy: after `upgradeTries` in a
+   * row it is polling. */
+  cutMs: MINUTE,
+  /** Between probes of a WebSocket while polling; backoff as above. */
+  probeBaseMs: 10 * SECOND,
+  probeMaxMs: 5 * MINUTE,
+  /** How long a change of transport may take before it is put off: meanwhile nothing new begins. */
+  changeMs: 5 * SECOND,
   /** A connection that lived this long starts the backoff anew when it is lost. */
   stableMs: 5 * SECOND,
 

@@ -55,10 +55,11 @@ export function runs(leases: Iterable<Lease>): string[] {
     if (found) found.push(number);
     else numbers.set(prefix, [number]);
   }
-  return [...numbers].flatMap(([prefix, counts]) =>
-    compress(
-      prefix,
-      [...new Set(counts)].sort((a, b) => a - b),
-    ),
-  );
+  return [...numbers].flatMap(([prefix, counts]) => compress(prefix, ascending(counts)));
+}
+
+/** Each number once, in order: most often they are that already. */
+function ascending(numbers: number[]): number[] {
+  const isSorted = numbers.every((number, at) => !at || number > numbers[at - 1]!);
+  return isSorted ? numbers : [...new Set(numbers)].sort((a, b) => a - b);
 }

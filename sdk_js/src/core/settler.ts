@@ -60,7 +60,10 @@ export class Settler {
       this._clocks.stop(lease);
       this.pending += 1;
     }
-    this._gather(lease.subscription, kind, [[lease, ticket]]);
+    const { subscription } = lease;
+    const group = subscription.settles.get(kindKey(kind));
+    if (group) group.entries.push([lease, ticket]);
+    else this._gather(subscription, kind, [[lease, ticket]]);
   }
 
   private _gather(subscription: Subscription, kind: Kind, entries: Entry[], isFirst = false): void {
@@ -91,7 +94,7 @@ export class Settler {
     now: number,
   ): Generator<SettleFrame> {
     const groups = [...subscription.settles.values()];
-    subscription.settles.clear();
+    subscription.settles = new Map();
     for (const { kind, entries } of groups) {
       for (const part of parts(entries, this._most)) {
         if (requests.size >= this.limits.unanswered) {
@@ -125,7 +128,7 @@ export class Settler {
       }
       if (!isExtend) {
         lease.phase = "over";
-        lease.subscription.held.delete(lease.receipt);
+        lease.subscription.held.delete(lease);
       } else if (lease.phase === "started") {
         this._clocks.wind(lease, sentAt, kind.lease_ms);
       }
@@ -148,6 +151,8 @@ export class Settler {
   }
 
   private _takeBack(lease: Lease): void {
+    // The answer to another settle may have said meanwhile that it is lost.
+    if (lease.phase !== "settling") return;
     if (lease.deadline) {
       lease.phase = "started";
       this._clocks.resume(lease);
@@ -185,7 +190,7 @@ export class Settler {
     lease.phase = "over";
     lease.lost = true;
     this._clocks.stop(lease);
-    lease.subscription.held.delete(lease.receipt);
+    lease.subscription.held.delete(lease);
     if (wasStarted) this._effects.push({ kind: "lost", lease });
   }
 
@@ -197,9 +202,10 @@ export class Settler {
         this.reject(ticket, errorOf(lease));
       }
     }
-    subscription.settles.clear();
+    subscription.settles = new Map();
     subscription.starts = [];
-    for (const lease of [...subscription.held.values()]) this.lose(lease);
+    for (const lease of subscription.held.values()) this.lose(lease);
+    subscription.held.clear();
   }
 
   /** Tell whoever waits. */

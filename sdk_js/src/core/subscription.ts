@@ -9,7 +9,9 @@
 import type { PushlaneError } from "../wire/errors.js";
 import type { Ticket } from "./effects.js";
 import { Fifo } from "./fifo.js";
+import { Held } from "./held.js";
 import type { Lease } from "./lease.js";
+import type { Patience } from "./patience.js";
 import type { Group } from "./settle.js";
 
 export type AckMode = "explicit" | "none";
@@ -29,18 +31,18 @@ export interface Taker {
 export class Subscription {
   standing: Standing = "wanted";
   endTicket: Ticket | null = null;
+  /** Who waits until the last settle of its messages is answered. */
+  goneTicket: Ticket | null = null;
   number: number | null = null;
-  /** By receipt. */
-  readonly held = new Map<string, Lease>();
+  readonly held = new Held();
   readonly ready = new Fifo<Lease>();
   /** Taken, and the server is not told yet. */
   starts: Lease[] = [];
   /** What to tell the server, by kind. */
-  readonly settles = new Map<string, Group>();
+  settles = new Map<string, Group>();
   isLeavingSaid = false;
   retryAt = 0;
-  failures = 0;
-  failingSince: number | null = null;
+  patience: Patience | null = null;
   /** Messages missed by a slow `ack: "none"` subscription. */
   dropped = 0;
   /** How many messages would be taken at once: polling asks for no more, since their leases run

@@ -7,7 +7,7 @@
  */
 
 import { NO_ANSWER } from "../core/choice.js";
-import type { Loss } from "../core/client.js";
+import type { Loss } from "../core/loss.js";
 
 const PROBE_MS = 3000;
 

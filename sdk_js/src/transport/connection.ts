@@ -1,6 +1,6 @@
 /** What the driver and its connections know of each other. */
 
-import type { Loss } from "../core/client.js";
+import type { Loss } from "../core/loss.js";
 import type { OutFrame } from "../core/frame.js";
 
 /** One link to the server, whatever carries it. */

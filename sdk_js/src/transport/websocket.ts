@@ -5,7 +5,7 @@
 
 import { errorOfStatus } from "../core/answer.js";
 import { NO_ANSWER } from "../core/choice.js";
-import type { Loss } from "../core/client.js";
+import type { Loss } from "../core/loss.js";
 import { encode, type OutFrame } from "../core/frame.js";
 import { ConnectionLost } from "../wire/errors.js";
 import type { Connection, Listener } from "./connection.js";
@@ -57,8 +57,8 @@ export class Socket implements Connection {
     socket.onmessage = ({ data }) => _listener.onHeard(_link, [decode(data)]);
     socket.onclose = ({ code, reason }) => this._end({ code, reason });
     socket.onerror = () => {}; // a close follows, which says more
-    (socket as Talkative).on?.("unexpected-response", (_, answer) => {
-      this._status = answer.statusCode;
+    (socket as Talkative)["on"]?.("unexpected-response", (_, answer) => {
+      this._status = answer["statusCode"];
       answer.resume();
       this._end({});
     });

@@ -12,12 +12,10 @@ export const DEFAULT_LIMITS = Object.fromEntries(
 export function limitsOf(wire: Record<string, unknown>): Limits {
   const limits = { ...DEFAULT_LIMITS };
   for (const name of NAMES) {
-    const value = wire[name] ?? limits[name];
+    const value = (wire[name] ?? limits[name]) as number;
     const [, least, most] = LIMITS[name];
-    if (!Number.isInteger(value) || !((value as number) >= least && (value as number) <= most)) {
-      return DEFAULT_LIMITS;
-    }
-    limits[name] = value as number;
+    if (!Number.isInteger(value) || value < least || value > most) return DEFAULT_LIMITS;
+    limits[name] = value;
   }
   const isSound =
     limits.lease_ms_min <= limits.lease_ms_max && limits.message_bytes * 2 <= limits.frame_bytes;

@@ -53,14 +53,9 @@ export function checkPairs(text: string): void {
 /** Throws when well-formed JSON is nested deeper than allowed. */
 function checkDepth(text: string): void {
   let depth = 0;
-  for (let at = 0; at < text.length; at++) {
-    const character = text[at];
-    if (character === '"') {
-      while (text[++at] !== '"') if (text[at] === "\\") at++;
-    } else if (character === "[" || character === "{") {
-      if (++depth > DEPTH) throw badRequest(`body is nested deeper than ${DEPTH}`);
-    } else if (character === "]" || character === "}") {
-      depth--;
-    }
+  for (const [mark] of text.matchAll(/"(?:\\.|[^"\\])*"|[[\]{}]/g)) {
+    if (mark === "[" || mark === "{") depth += 1;
+    else if (mark === "]" || mark === "}") depth -= 1;
+    if (depth > DEPTH) throw badRequest(`body is nested deeper than ${DEPTH}`);
   }
 }

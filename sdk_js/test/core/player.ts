@@ -1,9 +1,10 @@
 /** Plays the steps of a scenario against the core, and shows what it does as plain objects. */
 import type { Wish } from "../../src/core/choice.js";
-import { ClientCore, type Loss } from "../../src/core/client.js";
+import { ClientCore } from "../../src/core/client.js";
 import type { Effect, Ticket } from "../../src/core/effects.js";
 import { encode } from "../../src/core/frame.js";
 import type { Lease } from "../../src/core/lease.js";
+import type { Loss } from "../../src/core/loss.js";
 import { type MessageOptions, Publication, type Published } from "../../src/core/publication.js";
 import { ACK, type Kind } from "../../src/core/settle.js";
 import type { Subscription } from "../../src/core/subscription.js";
@@ -63,6 +64,7 @@ export class Player {
       const loss: Loss = { code, reason, refused };
       this.core.lost(link, at, loss);
     },
+    probed: (at, { link, is_good }) => this.core.probed(link, is_good, at),
     tick: (at) => this.core.tick(at),
     flush: (at) => this.core.flush(at),
     publish: (at, { ticket, queue, message }) => {
@@ -103,6 +105,8 @@ export class Player {
         return { effect: "send", link: effect.link, frame: frameOf(encode(effect.frame)) };
       case "dial":
         return { effect: "dial", link: effect.link, transport: effect.transport };
+      case "probe":
+        return { effect: "probe", link: effect.link };
       case "hangup":
         return { effect: "hangup", link: effect.link, code: effect.code };
       case "resolve": {

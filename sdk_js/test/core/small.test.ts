@@ -2,8 +2,12 @@
 import { describe, expect, test } from "vitest";
 import { Clock } from "../../src/clock.js";
 import { Fifo } from "../../src/core/fifo.js";
+import { Held } from "../../src/core/held.js";
+import { Lease } from "../../src/core/lease.js";
 import { Publication } from "../../src/core/publication.js";
 import { settingsOf } from "../../src/core/settings.js";
+import { Subscription } from "../../src/core/subscription.js";
+import { Table } from "../../src/core/table.js";
 import { parseUrl } from "../../src/core/url.js";
 import { DEFAULT_LIMITS, limitsOf } from "../../src/wire/limits.js";
 import { byteLength, cut, fromBase64, toBase64, toJson } from "../../src/wire/text.js";
@@ -93,4 +97,32 @@ describe("text", () => {
     }
     expect(() => make(1, { a: "\udc00" })).toThrow("surrogate");
   });
+});
+
+test("a table has things by number, in their order", () => {
+  const table = new Table<string>();
+  for (const number of [7, 3, 2 ** 33, 5]) table.add(number, `n${number}`);
+  expect(table.values().slice(0, 3)).toEqual(["n3", "n5", "n7"]);
+  expect([table.delete(5), table.delete(5), table.get(5), table.size]).toEqual([
+    true,
+    false,
+    undefined,
+    3,
+  ]);
+  table.clear();
+  expect([table.size, table.values()]).toEqual([0, []]);
+});
+
+test("leases are held by receipt", () => {
+  const subscription = new Subscription("q", 1, "explicit", undefined, null);
+  const lease = (receipt: string) =>
+    new Lease(subscription, { id: "m", attempt: 1, published_at: 0, receipt });
+  const held = new Held();
+  const [one, two, other] = [lease("a.b.1"), lease("a.b.2"), lease("c.1")];
+  expect([one, two, other].map((each) => held.add(each))).toEqual([true, true, true]);
+  expect(held.add(lease("a.b.1"))).toBe(false);
+  expect([held.get("a.b.1"), held.get("c.1"), held.get("c.2")]).toEqual([one, other, undefined]);
+  held.delete(one);
+  held.delete(one);
+  expect([held.size, held.values()]).toEqual([2, [two, other]]);
 });

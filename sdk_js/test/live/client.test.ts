@@ -144,7 +144,8 @@ describe.each(["ws", "poll"] as const)("%s", (transport) => {
     );
     await eventually(() => done.length === 60);
     stop.abort();
-    await consuming;
+    await consuming; // and with it the last ack is known to be stored
+    expect(await one.queues.stats(queue)).toMatchObject({ acked: 60, leased: 0 });
     expect(most).toBe(7);
     expect(done.sort((a, b) => a - b)).toEqual(range(60));
     expect(faults).toEqual([new Error("once")]);

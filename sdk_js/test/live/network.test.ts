@@ -22,6 +22,7 @@ async function flow(client: Client, count: number, paceMs: number): Promise<numb
   const got: number[] = [];
   const stop = new AbortController();
   const consuming = client.consume<number>("q", ({ body }) => void got.push(body), {
+    leaseMs: 3000, // an answer that is cut on its way keeps its messages for that long
     signal: stop.signal,
   });
   for (const n of range(count)) {
@@ -57,6 +58,70 @@ test("where a refusal can't be told from silence it polls, too", async () => {
   const nobody = connect("ws://127.0.0.1:9", { settings: { connectMs: 1500 } });
   await expect(nobody).rejects.toThrow(/no connection/);
 });
+
+const PROBING = { probeBaseMs: 50, probeMaxMs: 200, backoffBaseMs: 10 };
+
+test("when upgrades are let through, it goes back to a WebSocket", async () => {
+  const { proxy, client } = await behind({ refusesUpgrades: true }, { settings: PROBING });
+  const states: string[] = [];
+  client.addEventListener("state", ({ detail }) => states.push(detail.state));
+  const got: number[] = [];
+  const stop = new AbortController();
+  const consuming = client.consume<number>("q", ({ body }) => void got.push(body), {
+    signal: stop.signal,
+  });
+  let count = 0;
+  while (client.state !== "open") {
+    await Promise.all(range(10).map((n) => client.publish("q", count + n)));
+    count += 10;
+    if (proxy.upgrades > 2 && count >= 100) proxy.manners.refusesUpgrades = false;
+  }
+  await Promise.all(range(10).map((n) => client.publish("q", count + n)));
+  await eventually(() => got.length >= count + 10);
+  stop.abort();
+  await consuming;
+  expect(got.sort((a, b) => a - b)).toEqual(range(count + 10)); // none is lost, none came twice
+  expect(await client.queues.stats("q")).toMatchObject({ acked: count + 10, ready: 0, leased: 0 });
+  expect(states).toEqual(["connecting", "open"]);
+});
+
+test("leases are kept: the change waits for them", async () => {
+  const { proxy, client } = await behind(
+    { refusesUpgrades: true },
+    { settings: { ...PROBING, changeMs: 100 } },
+  );
+  const attempts: number[] = [];
+  let finish = () => {};
+  void client.consume("q", ({ attempt }) => {
+    attempts.push(attempt);
+    return new Promise<void>((resolve) => (finish = resolve));
+  });
+  await client.publish("q", 1);
+  await eventually(() => attempts.length === 1);
+  proxy.manners.refusesUpgrades = false;
+  await sleep(500);
+  expect(client.state).toBe("polling");
+  finish();
+  await eventually(() => client.state === "open");
+  await client.publish("q", 2);
+  await eventually(() => attempts.length === 2);
+  finish();
+  expect(attempts).toEqual([1, 1]);
+});
+
+test("where a proxy cuts WebSockets again and again it polls", async () => {
+  // Ten seconds in `CUT_MS=10000 npx vitest run network`; less where time is dear.
+  const cutsAfterMs = Number(process.env["CUT_MS"] ?? 1000);
+  const { proxy, client } = await behind({ cutsAfterMs });
+  const states: string[] = [];
+  client.addEventListener("state", ({ detail }) => states.push(detail.state));
+  const got = await flow(client, 60, cutsAfterMs / 12);
+  expect(new Set(got).size).toBe(60);
+  await eventually(() => states.includes("polling"));
+  expect(states.filter((state) => state === "open").length).toBeGreaterThanOrEqual(3);
+  expect(proxy.cuts).toBeGreaterThan(2);
+  expect((await client.queues.stats("q")).acked).toBe(60);
+}, 120_000);
 
 test.each(["ws", "poll"] as const)("%s behind a proxy that cuts", async (transport) => {
   const { proxy, client } = await behind({ cutsAfterMs: 1500 }, { transport });

@@ -19,7 +19,8 @@ export class Proxy {
 
   constructor(
     private port: number,
-    private manners: Manners,
+    /** May change at any time. */
+    readonly manners: Manners,
   ) {
     this.listener = createServer((client) => this.serve(client));
   }

@@ -2,7 +2,10 @@
 import { expect, onTestFinished, test } from "vitest";
 import { connect, type ConnectOptions } from "../../src/index.js";
 import { eventually, range, receive, sleep } from "./help.js";
+import { judge, load } from "./history.js";
 import { Server } from "./server.js";
+
+const TOTAL = 10_000;
 
 async function fresh(options: ConnectOptions = {}) {
   const server = await new Server().start();
@@ -58,41 +61,17 @@ test("a connection that is cut is resumed, and leases are kept", async () => {
   expect(await client.queues.stats("q")).toMatchObject({ acked: 5, ready: 0, leased: 0 });
 });
 
-test("10,000 messages with the server killed three times: none is lost", async () => {
-  const { server, client } = await fresh();
-  const total = 10_000;
-  const seen = new Map<number, number>();
-  const confirmed = new Set<number>();
-  const stop = new AbortController();
-  const consuming = client.consume<number>(
-    "q",
-    ({ body }) => void seen.set(body, (seen.get(body) ?? 0) + 1),
-    { concurrency: 200, credit: 1000, signal: stop.signal },
-  );
-  const publishing = Promise.all(
-    range(20).map(async (part) => {
-      for (let n = part; n < total; n += 20) {
-        await client.publish("q", n);
-        confirmed.add(n);
-      }
-    }),
-  );
+test("10,000 messages with the server killed three times: the checker finds nothing", async () => {
+  const { server, client } = await fresh({ transport: "ws" });
+  const work = load(client, "q", TOTAL);
   for (const share of [0.1, 0.4, 0.7]) {
-    await eventually(() => confirmed.size >= share * total);
+    await eventually(() => work.confirmed() >= share * TOTAL);
     await server.stop("SIGKILL");
+    work.crashed();
     await server.start();
   }
-  await publishing;
-  expect(confirmed.size).toBe(total);
-  await eventually(() => seen.size === total, 50);
-  await eventually(() => client.state === "open");
-  stop.abort();
-  await consuming;
-  let left: number[] = [];
-  do {
-    await sleep(50); // the last acks may still be on their way
-    const stats = await client.queues.stats("q");
-    left = [stats.ready, stats.leased, stats.reserved];
-    expect(stats.dead).toBe(0);
-  } while (left.some((count) => count > 0));
+  await work.published;
+  const seen = judge(await work.finish());
+  expect(seen).toMatchObject({ publish: TOTAL, published: TOTAL, crash: 3 });
+  expect(seen["grant"]).toBeGreaterThanOrEqual(TOTAL);
 }, 120_000);

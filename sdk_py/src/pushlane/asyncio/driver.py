@@ -12,6 +12,7 @@ import inspect
 import random
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Protocol, TypeAlias
 
 from pushlane.core.client import ClientCore
@@ -21,6 +22,7 @@ from pushlane.core.effects import (
     Ended,
     Hangup,
     Lost,
+    Probe,
     Ready,
     Reject,
     Resolve,
@@ -37,6 +39,7 @@ from .connection import Connection
 from .no_tls import no_tls
 from .poller import Poller
 from .pool import Pool
+from .probe import probe
 
 Token: TypeAlias = str | Callable[[], str | Awaitable[str | None] | None] | None
 """Credentials, or a function (async or not) that is asked for them at every connect."""
@@ -72,9 +75,10 @@ class Driver:
         self._tls = tls
         self._on_state = on_state
         self._connections: dict[int, Connection | Poller] = {}
-        self._poll = Poll(codec, core.settings, random.random, core.consumer.room)
+        self._poll = self._make_poll()
         self._pool = Pool(endpoint, core.settings, tls)
         self._dials: dict[int, asyncio.Task[None]] = {}
+        self._probe: asyncio.Task[None] | None = None
         self._tokens: dict[int, str | None] = {}
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
@@ -131,6 +135,8 @@ class Driver:
                 self._dials[effect.link] = self.loop.create_task(self._dial(effect))
             case Hangup():
                 self._hang_up(effect)
+            case Probe():
+                self._probe = self.loop.create_task(self._try(effect))
             case StateChanged():
                 if self._on_state is not None:
                     self._on_state(effect.state)
@@ -188,9 +194,25 @@ class Driver:
             self.core.lost(link, self.now(), error=error)
             self.run()
         elif effect.transport == "poll":
+            if self._poll.is_leaving:  # it may still have something to say
+                self._poll = self._make_poll()
             hangup_ms = self.core.settings.hangup_ms
             self._connections[link] = Poller(link, self._poll, self._pool, self, hangup_ms)
             self.on_open(link)
+
+    def _make_poll(self) -> Poll:
+        core = self.core
+        return Poll(self._codec, core.settings, random.random, core.consumer.room)
+
+    async def _try(self, effect: Probe) -> None:
+        """Whether a WebSocket can be had."""
+        settings = self.core.settings
+        is_good = False
+        with suppress(Exception):
+            token = await self.token()
+            is_good = await probe(self._endpoint, self._codec, token, self._tls, settings)
+        self.core.probed(effect.link, self.now(), is_good=is_good)
+        self.run()
 
     def _make(self, link: int) -> Connection:
         settings = self.core.settings
@@ -231,6 +253,8 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         dials = list(self._dials.values())
+        if self._probe is not None and not self._probe.done():
+            dials.append(self._probe)
         for dial in dials:
             dial.cancel()
         waiting = [connection.closed for connection in self._connections.values()]

@@ -39,7 +39,7 @@ from pushlane.wire.limits import Limits, limits_from_wire
 
 from .choice import NO_ANSWER, Choice, Wish
 from .consumer import Consumer
-from .effects import AnyEffect, Dial, Hangup, Reject, Resolve, Send, State, StateChanged
+from .effects import AnyEffect, Dial, Hangup, Probe, Reject, Resolve, Send, State, StateChanged
 from .lease import Lease
 from .link import Link, Phase
 from .producer import Producer
@@ -48,6 +48,7 @@ from .settings import DEFAULTS, Settings
 from .settle import Key
 from .subscription import AckMode, Subscription
 
+_NORMAL = 1000
 _ABNORMAL = 1006
 _GOING_AWAY = 1001
 
@@ -77,7 +78,7 @@ class ClientCore:
         self._name = name
         self._codec = codec
         self._link = Link(settings, random)
-        self._choice = Choice(transport, settings.upgrade_tries)
+        self._choice = Choice(transport, settings, random)
         self._requests = Requests()
         self._session: str | None = None
         self._start_ticket: Any = None
@@ -148,13 +149,13 @@ class ClientCore:
         if self._link.phase is Phase.GREETING and code == _ABNORMAL and error is None:
             refused = NO_ANSWER
         if refused is not None and self._choice.refused(refused):
-            self._dial(now)
+            self._fall_back(now)
             return
         fault = error or self._last_error
         info = CLOSES.get(code)
         said = CODES.get(reason)
         may_return = info is None or info.reconnect or (said is not None and said.retry)
-        is_final = not may_return and code != 1000
+        is_final = not may_return and code != _NORMAL
         if is_final and fault is None:
             assert info is not None
             fault = error_for(reason or info.reason, f"the server closed with {code}: {reason}")
@@ -162,14 +163,19 @@ class ClientCore:
             self._link.close()
             self._end(fault, now)
             return
-        self._disconnect(now, fault or ConnectionLost(f"the connection closed with {code}"))
+        is_open = self._link.phase is Phase.OPEN
+        was_cut = is_open and code == _ABNORMAL and fault is None and not self._is_leaving
+        age = now - self._link.opened_at if was_cut else None
+        self._disconnect(now, fault or ConnectionLost(f"the connection closed with {code}"), age)
 
     def _drop(self, link: int, code: int, fault: PushlaneError, now: float) -> None:
         """Cut the connection ourselves, and come back."""
         self.effects.append(Hangup(link, code))
         self._disconnect(now, ConnectionLost(fault.message, fault.retry_ms))
 
-    def _disconnect(self, now: float, error: PushlaneError) -> None:
+    def _disconnect(self, now: float, error: PushlaneError, cut_at: float | None = None) -> None:
+        """`cut_at`: how old the connection was when somebody cut it."""
+        self._choice.lost(cut_at)
         requests = self._requests.clear()
         self.producer.disconnected()
         self.consumer.disconnected(requests)
@@ -228,7 +234,8 @@ class ClientCore:
         else:
             self.consumer.restarted()
         self._session = frame.session
-        self._choice.welcomed()
+        self._choice.welcomed(now)
+        self.consumer.is_paused = self._choice.next is not None
         self._change("polling" if self._choice.is_polling else "open")
         if self._start_ticket is not None:
             self.effects.append(Resolve(self._start_ticket))
@@ -249,6 +256,9 @@ class ClientCore:
         if self._link.phase is Phase.GREETING:
             if error.info.retry:
                 self._drop(self._link.number, _GOING_AWAY, error, now)
+            elif self._choice.repent():
+                self.effects.append(Hangup(self._link.number, _GOING_AWAY))
+                self._dial(now)
             else:
                 self._end(error, now)
             return
@@ -315,7 +325,8 @@ class ClientCore:
         if self._link.phase is Phase.CLOSED:
             return None
         times = (
-            self._link.until, self._close_by, self.producer.wake_at(), self.consumer.wake_at()
+            self._link.until, self._choice.next_at, self._choice.next_by, self._choice.probe_at,
+            self._close_by, self.producer.wake_at(), self.consumer.wake_at(),
         )  # fmt: skip
         return min((at for at in times if at is not None), default=None)
 
@@ -330,6 +341,14 @@ class ClientCore:
         self.consumer.tick(now)
         if self._link.until is not None and now >= self._link.until:
             self._overdue(now)
+        choice = self._choice
+        if choice.next_at is not None and now >= choice.next_at:
+            choice.next_at = None
+        if choice.next_by is not None and now >= choice.next_by:
+            self._stay(now)
+        if choice.probe_at is not None and now >= choice.probe_at:
+            choice.probe_at = None
+            self.effects.append(Probe(self._link.number))
 
     def _overdue(self, now: float) -> None:
         if self._link.phase is Phase.WAITING:
@@ -337,7 +356,7 @@ class ClientCore:
             return
         if self._link.phase is not Phase.OPEN and self._choice.refused(NO_ANSWER):
             self.effects.append(Hangup(self._link.number, _GOING_AWAY))
-            self._dial(now)
+            self._fall_back(now)
             return
         what = {
             Phase.DIALING: "no connection in time",
@@ -350,10 +369,16 @@ class ClientCore:
         if self._link.phase is Phase.OPEN:
             for frame in self.consumer.outgoing(self._requests, now):
                 self._send(frame)
-            if not self._is_leaving:
-                for publish in self.producer.outgoing(self._requests, now):
+            is_changing = self._choice.next is not None
+            if is_changing or not self._is_leaving:
+                has_fresh = not is_changing
+                for publish in self.producer.outgoing(self._requests, now, has_fresh=has_fresh):
                     self._send(publish)
-            elif not self._requests and self.consumer.is_idle:
+            if is_changing:
+                is_free = not self._requests and self.producer.is_free and self.consumer.is_free
+                if is_free and self._choice.next_at is None:
+                    self._move(now)
+            elif self._is_leaving and not self._requests and self.consumer.is_idle:
                 self._leave(now)
         self._finish_if_done(now)
 
@@ -361,6 +386,43 @@ class ClientCore:
         """After goaway, with nothing under way: go before we are cut off."""
         self.effects.append(Hangup(self._link.number, _GOING_AWAY))
         self._disconnect(now, ConnectionLost("the server asked us to leave"))
+
+    # Changing the transport
+
+    def probed(self, link: int, now: float, *, is_good: bool) -> None:
+        """What became of a probe."""
+        is_open = link == self._link.number and self._link.phase is Phase.OPEN
+        if is_open and self._close_by is None:
+            self._choice.probed(now, is_good=is_good)
+            self.consumer.is_paused = is_good
+
+    def _stay(self, now: float) -> None:
+        """Not now."""
+        self._choice.stay(now)
+        self.consumer.unpause()
+
+    def _move(self, now: float) -> None:
+        """Nothing is under way: the other transport begins a session of its own."""
+        self._give_back()
+        self.effects.append(Hangup(self._link.number, _NORMAL))
+        self._choice.change()
+        self._session = None
+        self.consumer.disconnected([])
+        self._change("connecting")
+        self._dial(now)
+
+    def _fall_back(self, now: float) -> None:
+        """There are no WebSockets to be had: with the session goes all it held."""
+        if self._session is not None:
+            self.producer.moved()
+        self._session = None
+        self._dial(now)
+
+    def _give_back(self) -> None:
+        """No session ends with a link of polling, so what it holds must be given back."""
+        if self._choice.is_polling:
+            for frame in self.consumer.surrender():
+                self._send(frame)
 
     # The end
 
@@ -372,6 +434,7 @@ class ClientCore:
             return
         self._close_ticket = ticket if self._close_by is None else self._close_ticket
         self._close_by = now + timeout_ms
+        self._choice.lost(None)
         for subscription in list(self.consumer.subscriptions):
             self.consumer.unsubscribe(subscription)
         self._finish_if_done(now)
@@ -386,11 +449,10 @@ class ClientCore:
     def _end(self, error: PushlaneError | None, now: float) -> None:
         is_wanted = self._close_by is not None
         reason = error or ConnectionLost("the client is closed")
-        if self._link.phase is Phase.OPEN and self._choice.is_polling:
-            for frame in self.consumer.surrender():
-                self._send(frame)
+        if self._link.phase is Phase.OPEN:
+            self._give_back()
         if self._link.phase in (Phase.DIALING, Phase.GREETING, Phase.OPEN):
-            self.effects.append(Hangup(self._link.number, 1000))
+            self.effects.append(Hangup(self._link.number, _NORMAL))
         self._link.close()
         self.consumer.disconnected(self._requests.clear())
         self.producer.fail_all(reason)

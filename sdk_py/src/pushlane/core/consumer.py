@@ -46,6 +46,9 @@ class Consumer:
         self._random = random
         self.is_connected = False
         self.is_polling = False
+        self.is_paused = False
+        """The client is about to change its transport: no message is taken that can still go back,
+        and none is asked for."""
         self.subscriptions: dict[Subscription, None] = {}
         self._by_number: dict[int, Subscription] = {}
         self.clocks = Clocks(settings.extend_for_ms)
@@ -113,7 +116,7 @@ class Consumer:
         ready = subscription.ready
         if subscription.ack == "none":
             return ready.popleft() if ready else None
-        if not self.is_connected:
+        if not self.is_connected or (self.is_paused and not self.is_polling):
             return None
         while ready:
             lease = ready.popleft()
@@ -295,16 +298,20 @@ class Consumer:
     # Polling
 
     def room(self, number: int) -> int | None:
-        """How many messages of a subscription may come; None: it is over for good."""
+        """How many messages of a subscription may come; None: it is over for good; less than 0: no
+        more than those that were asked for."""
         subscription = self._by_number.get(number)
         if subscription is None:
             return None
         if subscription.standing is not Standing.LIVE:
             return 0
+        if self.is_paused:
+            return -1
         ready = len(subscription.ready)
         if subscription.ack == "none":
-            return self._settings.buffered - ready
-        return min(subscription.credit - len(subscription.held), subscription.wanted - ready)
+            return max(0, self._settings.buffered - ready)
+        room = min(subscription.credit - len(subscription.held), subscription.wanted - ready)
+        return max(0, room)
 
     def surrender(self) -> Iterator[frames.Nack]:
         """Give back what is in anybody's hands: the client ends, and no session ends with it."""
@@ -358,12 +365,19 @@ class Consumer:
             self.clocks.forgive(now)
         for subscription in self.subscriptions:
             subscription.retry_at = 0.0
+        self.unpause()
+
+    def unpause(self) -> None:
+        """What is ready may be taken, again."""
+        self.is_paused = False
+        for subscription in self.subscriptions:
             if subscription.ready:
                 self._effects.append(Ready(subscription))
 
     def restarted(self) -> None:
         """The session is gone and with it all we held: begin anew."""
         self.is_connected = True
+        self.is_paused = False
         self._by_number.clear()
         for subscription in list(self.subscriptions):
             subscription.number = None
@@ -406,6 +420,15 @@ class Consumer:
     def is_idle(self) -> bool:
         """Nobody works on a message that is kept for them, and every settle is answered."""
         return not self._settler.pending and not self.clocks.is_kept
+
+    @property
+    def is_free(self) -> bool:
+        """Nobody works on a message, and every settle is answered: no lease would be missed."""
+        return all(
+            lease.phase is Phase.RESERVED
+            for subscription in self.subscriptions
+            for lease in subscription.held.values()
+        )
 
     @property
     def is_quiet(self) -> bool:

@@ -34,6 +34,12 @@ class Dial(Effect):
     transport: Transport = "ws"
 
 
+class Probe(Effect):
+    """Try whether a WebSocket can be had, up to its welcome, and say `probed`."""
+
+    link: int
+
+
 class Send(Effect):
     """Write a frame."""
 
@@ -89,4 +95,6 @@ class StateChanged(Effect):
     error: PushlaneError | None = None
 
 
-AnyEffect: TypeAlias = Dial | Send | Hangup | Resolve | Reject | Ready | Lost | Ended | StateChanged
+AnyEffect: TypeAlias = (
+    Dial | Probe | Send | Hangup | Resolve | Reject | Ready | Lost | Ended | StateChanged
+)

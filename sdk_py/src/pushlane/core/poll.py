@@ -108,7 +108,8 @@ class Poll:
         self.is_open = False
         """Whether the server is there and accepts us."""
         self._is_resumed = False
-        self._is_leaving = False
+        self.is_leaving = False
+        """The client ended it."""
 
     # From the core
 
@@ -158,7 +159,7 @@ class Poll:
 
     def leave(self) -> None:
         """The client ends: what it said last is still to be sent, but nothing more to come."""
-        self._is_leaving = True
+        self.is_leaving = True
         for sub in self._subs.values():
             self._drop(sub)
 
@@ -170,7 +171,7 @@ class Poll:
             return
         self._flush_lanes(self._settles)
         self._flush_lanes(self._publishes)
-        if not self._is_leaving:
+        if not self.is_leaving:
             for sub in list(self._subs.values()):
                 self._flush_sub(sub, now)
 
@@ -201,8 +202,8 @@ class Poll:
         if sub.is_over:
             if room is None or not sub.has_begun:
                 del self._subs[sub.number]
-        elif room is None:
-            return  # the client is about to hear of it
+        elif room is None or room < 0:
+            return  # the client is about to hear of it, or to go
         elif room <= 0 and not sub.is_settling:
             self._drop(sub)
         elif sub.request is None and sub.retry_at <= now:

@@ -26,6 +26,15 @@ class Settings(Struct, frozen=True, kw_only=True):
     """One attempt at a WebSocket where polling is the alternative: proxies may swallow it."""
     upgrade_tries: int = 3
     """Attempts in a row that were cut or stood still before it is polling."""
+    cut_ms: int = MINUTE
+    """A WebSocket that is cut before it is this old may be cut by a proxy: after `upgrade_tries` in
+    a row it is polling."""
+    probe_base_ms: int = 10 * SECOND
+    """Between probes of a WebSocket while polling; backoff as above."""
+    probe_max_ms: int = 5 * MINUTE
+    change_ms: int = 5 * SECOND
+    """How long a change of transport may take before it is put off: meanwhile nothing new begins.
+    """
     stable_ms: int = 5 * SECOND
     """A connection that lived this long starts the backoff anew when it is lost."""
 

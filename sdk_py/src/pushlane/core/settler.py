@@ -129,6 +129,8 @@ class Settler:
             self.reject(ticket, error)
 
     def _take_back(self, lease: Lease) -> None:
+        if lease.phase is not Phase.SETTLING:
+            return  # the answer to another settle said meanwhile that it is lost
         if lease.deadline:
             lease.phase = Phase.STARTED
             self._clocks.resume(lease)

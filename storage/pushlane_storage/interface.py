@@ -197,6 +197,16 @@ class SharedStore(Protocol):
 
 
 @runtime_checkable
+class PacedStore(Protocol):
+    """A store for which few large segments are better than many small ones."""
+
+    @property
+    def flushes(self) -> int:
+        """Segments of a lane that should be on their way at once, at the most."""
+        ...
+
+
+@runtime_checkable
 class PromptStore(Protocol):
     """A store that can call back: then what is written all the time needs no task that waits."""
 

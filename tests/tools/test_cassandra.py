@@ -1,11 +1,12 @@
 """A Cassandra of one's own: one node, and a ring of three."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from cassandra import ConsistencyLevel
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import RoundRobinPolicy
 
 from tests.tools.test_process import wait_gone
@@ -45,8 +46,15 @@ def insert(ring: Ring, n: int) -> None:
 
 
 def numbers(ring: Ring) -> list[int]:
-    with session(ring) as cql:
-        return sorted(row.n for row in cql.execute("SELECT n FROM sample.numbers"))
+    """Asked again for a while: whoever was away is taken for dead a moment longer."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with session(ring) as cql:
+                return sorted(row.n for row in cql.execute("SELECT n FROM sample.numbers"))
+        except NoHostAvailable:
+            assert time.monotonic() < deadline
+            time.sleep(1)
 
 
 def test_one_node_and_what_a_kill_leaves() -> None:

@@ -25,6 +25,7 @@ PROTOCOL = 5
 """Of Cassandra 4.0 and newer: its frames carry checksums."""
 RECONNECT_SECONDS = (0.5, 3.0)
 """Between two tries to reach a node that is down: the first pause, and the longest."""
+AGREE_SECONDS = 30
 IDLE_BEAT_SECONDS = 5
 """How often an idle connection is tried, so that a node that hangs is noticed."""
 
@@ -66,6 +67,10 @@ class Connection:
         if timeout is None:
             return list(self.session.execute(statement))
         return list(self.session.execute(statement, timeout=timeout))
+
+    def agree(self) -> None:
+        """Wait until all nodes know the same tables. The driver waits for its own changes only."""
+        self.cluster.control_connection.wait_for_schema_agreement(wait_time=AGREE_SECONDS)
 
     def begin(
         self,

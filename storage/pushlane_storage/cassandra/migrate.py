@@ -76,6 +76,7 @@ class Migration:
             nodes = self._connection.count_nodes()
             await self._execute(create_keyspace(self._connection.address, nodes))
             await self._execute(create_version_table(self._keyspace))
+        await trio.to_thread.run_sync(self._connection.agree)
         row = await self._begin()
         found = row["version"]
         self._refuse_newer(found)
@@ -83,6 +84,7 @@ class Migration:
             salt = UUID(bytes=bytes.fromhex(row["nonce"]))
             for statement in self._steps[version](self._keyspace, salt):
                 await self._execute(statement)
+            await trio.to_thread.run_sync(self._connection.agree)
             await self._advance(version)
         return found, len(self._steps)
 

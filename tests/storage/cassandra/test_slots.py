@@ -22,8 +22,11 @@ from tests.storage.samples import Owner, messages, unique
 Clock = trio.testing.MockClock
 
 
-async def owner_of(store: CassandraStore, shard: ShardKey | None = None) -> Owner:
-    shard = shard or ShardKey(unique("queue"), 0)
+async def owner_of(store: CassandraStore) -> Owner:
+    """Of a slot of its own: a second claim would end the first."""
+    shard = ShardKey(unique("queue"), 0)
+    while slot_of(shard) in store.membership.slots.held():
+        shard = ShardKey(unique("queue"), 0)
     return Owner(store, shard, await store.claim(slot_of(shard), "node"))
 
 

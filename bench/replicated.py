@@ -1,6 +1,6 @@
 """Pushlane on Cassandra and Redis beside Pushlane on its embedded store, on one machine.
 
-    python -m bench.replicated                 everything: about 25 minutes, 4 GB of disk
+    python -m bench.replicated                 everything: about 14 minutes, 4 GB of disk
     python -m bench.replicated --quick         a short run, to see that everything works
     python -m bench.replicated --only NAME …   rate, opening, heads, memory
 
@@ -12,9 +12,7 @@ measured goes before.
 from __future__ import annotations
 
 import argparse
-import gc
 import itertools
-import os
 import random
 import statistics
 import subprocess
@@ -29,6 +27,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from bench.embedded import resident_mib
 from bench.gateway import node
 from bench.gateway.measure import numbers, served
 from bench.gateway.numbers import Numbers
@@ -277,12 +276,6 @@ async def flat(urls: Urls, seconds: int) -> None:
         tell(f"messages in {seconds:,} s", f"{total:,}")
         tell("resident, first / last fifth, MiB", f"{before:.0f} / {after:.0f}")
         say("… more by", f"{after / before:.3f}", after / before < MEMORY, f"< {MEMORY}")
-
-
-def resident_mib() -> float:
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGESIZE") / (1 << 20)
 
 
 # All of it

@@ -83,6 +83,8 @@ class Metrics(Collector):
         self.http_requests = Words()
         self.http_answers = Words()
         self.resumes = Words()
+        self.pipe_closes = Words()
+        self.pipes_opened = 0
         self.published = 0
         self.delivered = 0
         self.redelivered = 0
@@ -137,6 +139,7 @@ class Metrics(Collector):
             ("http_answers", "Answers of the HTTP API.", "status", self.http_answers),
             ("goaways", "Sessions that were told to go away.", "reason", self.goaways),
             ("resumes", "Resumes that clients asked for.", "outcome", self.resumes),
+            ("pipe_closes", "Pipes that ended, by close code.", "code", self.pipe_closes),
             ("messages_settled", "Receipts that were settled.", "op", self.settled),
         ):
             family = CounterMetricFamily(f"pushlane_{name}", help, labels=[label])
@@ -144,6 +147,7 @@ class Metrics(Collector):
                 family.add_metric([word], count)
             yield family
         for name, help, number in (
+            ("pipes_opened", "Pipes that were opened.", self.pipes_opened),
             ("messages_published", "Messages stored for publishers.", self.published),
             ("messages_delivered", "Messages pushed to consumers.", self.delivered),
             ("messages_redelivered", "Messages sent again on resume.", self.redelivered),

@@ -41,7 +41,8 @@ from pushlane_gateway.listener.certificates import Certificates
 from pushlane_gateway.listener.connection import Service
 from pushlane_gateway.listener.listener import Listener, open_listener
 from pushlane_gateway.metrics import Metrics
-from pushlane_gateway.session.sessions import Sessions
+from pushlane_gateway.pipe.pipes import Pipes
+from pushlane_gateway.session.sessions import LOOK_S, Sessions
 from pushlane_gateway.session.settings import SessionSettings
 from pushlane_gateway.session.tools import SessionTools
 
@@ -80,11 +81,20 @@ class Server:
         ]
 
     async def drain(self) -> None:
-        """Take nobody on, let those who are here settle, and close."""
-        self.listener.stop()
+        """Take nobody on, let those who are here settle, and close.
+
+        Clients of pipes settle with further requests, so with those the listener stops last.
+        """
+        close_s, pipes = self.sessions.tools.settings.close_ms / 1000, self.http.pipes.opened
         self.http.draining.set()
+        if not pipes:
+            self.listener.stop()
         await self.sessions.drain()
-        with trio.move_on_after(self.sessions.tools.settings.close_ms / 1000):
+        with trio.move_on_after(close_s):
+            while any(pipe.is_untold for pipe in pipes):  # noqa: ASYNC110
+                await trio.sleep(LOOK_S)
+        self.listener.stop()
+        with trio.move_on_after(close_s):
             await self.listener.drained()
 
 
@@ -158,6 +168,7 @@ async def _serve(
             dispatcher,
             authenticator,
             origins,
+            Pipes(sessions, configuration.http, configuration.gateway.outbox_bytes),
             metrics,
             configuration.limits,
             configuration.http,

@@ -9,7 +9,7 @@ import { existsSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { build, transform } from "esbuild";
 import { minify } from "terser";
 import { ownNames } from "./names.mjs";
 
@@ -49,25 +49,46 @@ async function makeModule(folder, format) {
   writeFileSync(join(folder, "package.json"), `${JSON.stringify({ type })}\n`);
 }
 
-/** What a page loads. Names that are nobody's business are shortened. */
+/** Browsers' side of what differs. */
+const forBrowsers = {
+  name: "browser",
+  setup: ({ onResolve }) =>
+    onResolve({ filter: /\/platform\/node\.js$/ }, () => ({
+      path: join(ROOT, "src", "platform", "browser.ts"),
+    })),
+};
+
+/** What a page loads. Names that are nobody's business are shortened: after bundling, or enums would
+ * not become numbers. */
 async function makeBundle(outfile) {
-  const bundled = await build({
+  const { outputFiles } = await build({
     ...shared,
     format: "esm",
     platform: "browser",
-    mangleProps: new RegExp(`^(_.*|${ownNames(ROOT).join("|")})$`),
+    plugins: [forBrowsers],
     write: false,
   });
-  const { code } = await minify(bundled.outputFiles[0].text, {
+  const { code: short } = await transform(outputFiles[0].text, {
+    mangleProps: new RegExp(`^(_.*|${ownNames(ROOT).join("|")})$`),
+    target: shared.target,
+  });
+  const { code: once } = await minify(short, {
     module: true,
     ecma: 2022,
     compress: {
-      passes: 3,
+      lhs_constants: false,
+      passes: 5,
       pure_getters: true,
       unsafe: true,
       unsafe_arrows: true,
       unsafe_methods: true,
     },
+  });
+  // One word for all variables packs better, and then more of them share a declaration.
+  const { code } = await minify(once.replace(/\bconst\b/g, "let"), {
+    module: true,
+    ecma: 2022,
+    compress: { lhs_constants: false, passes: 3, unsafe: true },
     format: { preamble: "/*! Pushlane, Apache-2.0 */" },
   });
   writeFileSync(outfile, `${code}\n`);

@@ -7,7 +7,9 @@ import { join } from "node:path";
 import ts from "typescript";
 
 /** The types of these files are the wire's. */
-const WIRE = ["frames.ts", "queues.ts", "tables.ts"].map((name) => join("src", "wire", name));
+const WIRE = ["frames.ts", "pipe.ts", "queues.ts", "tables.ts"].map((name) =>
+  join("src", "wire", name),
+);
 
 /** The names that may be shortened. */
 export function ownNames(root) {
@@ -35,7 +37,9 @@ export function ownNames(root) {
     } else if (ts.isObjectLiteralExpression(node)) {
       const wanted = checker.getContextualType(node);
       for (const { name } of node.properties) {
-        if (name && ts.isIdentifier(name)) see(name, wanted?.getProperty(name.text));
+        if (!name || !ts.isIdentifier(name)) continue;
+        // Where nobody says what it is to be, it is what it is: our own, most likely.
+        see(name, wanted ? wanted.getProperty(name.text) : checker.getSymbolAtLocation(name));
       }
     } else if (ts.isObjectBindingPattern(node)) {
       const type = checker.getTypeAtLocation(node);
@@ -47,7 +51,12 @@ export function ownNames(root) {
     }
     ts.forEachChild(node, visit);
   };
-  for (const file of files) if (isOwn(file)) visit(file);
+  // What the wire calls something is never shortened, whatever else is called that.
+  const keep = (node) => {
+    if (node.name && ts.isIdentifier(node.name)) kept.add(node.name.text);
+    ts.forEachChild(node, keep);
+  };
+  for (const file of files) (isOwn(file) ? visit : keep)(file);
   return [...found].filter((name) => !kept.has(name) && /^\w{2,}$/.test(name)).sort();
 }
 
@@ -69,8 +78,9 @@ function publicNames(checker, index) {
     }
     for (const symbol of type.getProperties()) {
       const at = symbol.valueDeclaration;
-      if (!at || isHidden(symbol)) continue;
+      if (at && isHidden(symbol)) continue;
       names.add(symbol.name);
+      if (!at) continue;
       if (!at.getSourceFile().isDeclarationFile) reach(checker.getTypeOfSymbol(symbol));
     }
   };

@@ -71,66 +71,48 @@ export function frames() {
   return `${TOP}\n${parts.join("\n")}`;
 }
 
-/** What a field must be at least for the client to read the frame: the letter that its type begins
- * with, as `typeof` names it, or `a` for an array. */
-function kindOf(schema) {
-  return schema.type === "integer" ? "n" : schema.type[0];
-}
-
-/** Limits that only servers look at. */
-const NOT_OURS = [
-  "priority_default",
-  "subs",
+/** The limits that a client looks at: all others are the server's to check. */
+const OURS = [
+  "frame_bytes",
+  "batch",
+  "settle",
+  "credit",
+  "unanswered",
+  "inflight_bytes",
   "wait_ms",
-  "token_bytes",
-  "name",
-  "hello_ms",
-  "resume_ms",
+  "error_bytes",
 ];
+/** From this HTTP status on an error may go away by itself; below, the request is to blame. */
+const RETRY = 429;
+const NORMAL = "1000";
 
-/** src/wire/tables.ts: limits, errors, close codes, and what a server's frames must have. */
+/** src/wire/tables.ts: limits, errors and close codes, as far as a client has to know them. */
 export function tables() {
-  const document = read("asyncapi.json");
-  const { limits: all, errors, closes } = document["x-pushlane"];
-  const ours = Object.entries(all).filter(([name]) => !NOT_OURS.includes(name));
-  const limits = Object.fromEntries(ours);
-  const { schemas, messages } = document.components;
-  const line = ([key, value]) => `  ${/^\w+$/.test(key) ? key : JSON.stringify(key)}: ${value},\n`;
-  const table = (entries) => `{\n${entries.map(line).join("")}}`;
-  const rows = (object, row) => Object.entries(object).map(([key, v]) => [key, row(v)]);
-  const list = (...values) => `[${values.map((value) => JSON.stringify(value)).join(", ")}]`;
-  const needed = ops(document, "send").map((op) => {
-    const schema = schemas[refName(messages[op].payload.$ref)];
-    const fields = schema.required.filter((name) => name !== "op");
-    const kinds = fields.map((name) => `${name}: "${kindOf(schema.properties[name])}"`);
-    return [op, `{ ${kinds.join(", ")} }`];
-  });
+  const { limits, errors, closes } = read("asyncapi.json")["x-pushlane"];
+  for (const [code, { http_status, retry }] of Object.entries(errors)) {
+    if (retry !== http_status >= RETRY) throw new Error(`${code}: ${http_status} tells no retry`);
+  }
+  const table = (entries) =>
+    `{\n${entries.map(([key, value]) => `  ${key}: ${JSON.stringify(value)},\n`).join("")}}`;
+  const final = Object.entries(closes).filter(([code, row]) => !row.reconnect && code !== NORMAL);
   return `${TOP}
-/** A limit: its default, and the least and the most that a server may set. */
-export type LimitRow = readonly [standard: number, least: number, most: number];
+/** A server's limits and their defaults, under their names on the wire. */
+export const LIMITS = ${table(OURS.map((name) => [name, limits[name].default]))};
 
-export const LIMITS = ${table(rows(limits, (one) => list(one.default, one.minimum, one.maximum)))} as const;
+export const MAX_RUN = ${limits.run.default};
 
-/** A server's limits, under their names on the wire. */
-export type Limits = { [name in keyof typeof LIMITS]: number };
-
-/** An error code: its HTTP status, the close code if it always ends the session, and whether
- * repeating the request can succeed. */
-export type ErrorRow = readonly [status: number, close: number | null, retry: boolean];
-
-export const ERRORS: Record<string, ErrorRow> = ${table(
-    rows(errors, (one) => list(one.http_status, one.close_code, one.retry)),
+/** The HTTP status of each error code. */
+export const STATUS: Record<string, number> = ${table(
+    Object.entries(errors).map(([code, { http_status }]) => [code, http_status]),
   )};
 
-/** A close code: what its reason says, and whether a client connects again on its own. */
-export type CloseRow = readonly [reason: string, reconnect: boolean];
+/** From this status on, repeating the same request can succeed. */
+export const RETRY = ${RETRY};
 
-export const CLOSES: Record<number, CloseRow> = ${table(
-    rows(closes, (one) => list(one.reason, one.reconnect)),
+/** The close codes after which a client doesn't come back on its own, and what they stand for. */
+export const CLOSES: Record<number, string> = ${table(
+    final.map(([code, { reason }]) => [code, reason]),
   )};
-
-/** What each frame of a server must have, by op: the first letters of types, \`a\` for an array. */
-export const NEEDED: Record<string, Record<string, string>> = ${table(needed)};
 `;
 }
 

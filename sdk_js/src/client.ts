@@ -1,34 +1,35 @@
 /** `connect` and `Client`: the SDK's surface. */
 
-import { Consumption, type Handler } from "./consumption.js";
-import type { Call } from "./core/calls.js";
-import { type Wish, WISHES } from "./core/choice.js";
-import { ClientCore } from "./core/client.js";
-import type { State, Ticket } from "./core/effects.js";
-import { checkOptions } from "./core/options.js";
+import { type Handler, makeConsumption } from "./consumption.js";
+import type { Wish } from "./core/choice.js";
+import type { Ticket } from "./core/line.js";
+import { type Entrant } from "./core/producer.js";
 import {
   Item,
   type MessageOptions,
   NONE,
-  OPTIONS,
   Publication,
   type Published,
 } from "./core/publication.js";
-import { type Settings, settingsOf } from "./core/settings.js";
-import type { AckMode, Subscription as CoreSubscription } from "./core/subscription.js";
+import { refuse, type Settings, settingsOf } from "./core/settings.js";
+import type { State } from "./core/shell.js";
+import type {
+  AckMode,
+  Subscription as CoreSubscription,
+  Taker,
+  Wanted,
+} from "./core/subscription.js";
 import { DEFAULT_URL, parseUrl } from "./core/url.js";
-import { Driver, type Token } from "./driver.js";
+import { type Driver, makeDriver, type Token } from "./driver.js";
 import type { Message } from "./message.js";
+import { environment, findWebSocket } from "./platform/node.js";
 import { Queues } from "./queues.js";
 import { Subscription } from "./subscription.js";
-import { outcome, type Waiting } from "./ticket.js";
-import { ask, valueOf } from "./transport/http.js";
-import { findWebSocket } from "./transport/websocket.js";
-import { badRequest, PushlaneError } from "./wire/errors.js";
-import { toBase64 } from "./wire/text.js";
+import { onAbort, outcome, type Waiting } from "./ticket.js";
+import { ask } from "./transport/http.js";
+import { badRequest, type PushlaneError } from "./wire/errors.js";
 
 const LEAST_CREDIT = 64;
-const PUBLISH_OPTIONS = [...OPTIONS, "signal"];
 
 /** How to connect. */
 export interface ConnectOptions extends Waiting {
@@ -91,34 +92,39 @@ export interface ClientEventMap {
  * lives. The `signal` ends the attempt, not the client.
  */
 export async function connect(url?: string | null, options: ConnectOptions = {}): Promise<Client> {
-  checkOptions("connect", options, ["token", "transport", "name", "settings", "signal"]);
-  const { transport = "auto", name, token = variable("PUSHLANE_TOKEN"), signal } = options;
-  if (!WISHES.includes(transport)) {
-    throw badRequest(`transport is ${String(transport)}: ${WISHES.join(", ")}`);
-  }
-  const endpoint = parseUrl(url ?? variable("PUSHLANE_URL") ?? DEFAULT_URL);
-  const settings = settingsOf(options.settings);
-  const webSocket = transport === "poll" ? undefined : await findWebSocket();
-  if (!webSocket && transport === "ws") {
-    throw badRequest("there is no WebSocket here: install the package ws, or use Node 22");
-  }
-  const core = new ClientCore({
-    producer: `js-${unguessable()}`,
+  const given = environment();
+  const {
+    transport = "auto", name, token = given.token, settings: changes, signal, ...unknown
+  } = options; // prettier-ignore
+  refuse(unknown);
+  if (!/^(auto|ws|poll)$/.test(transport)) throw badRequest(`transport is ${transport}`);
+  const base = parseUrl(url ?? given.url ?? DEFAULT_URL);
+  const settings = settingsOf(changes);
+  const isPoll = transport === "poll";
+  const webSocket = isPoll ? undefined : await findWebSocket(transport === "ws");
+  const core = {
+    producer: `js-${crypto.getRandomValues(new Uint32Array(3)).join("-")}`,
     random: Math.random,
     settings,
     name,
     transport: webSocket ? transport : "poll",
-  });
-  const driver = new Driver(core, endpoint, token, webSocket, (...to) => client._changed(...to));
-  const queues = new Queues(async (call: Call, stop: AbortSignal | undefined) =>
-    valueOf(await ask(endpoint.http, call, await driver.token(), settings.httpMs, stop)),
+  } as const;
+  const driver = makeDriver(core, base, token, webSocket, (state, error) =>
+    client._dispatch("state", { state, error }),
   );
+  const queues = new Queues(async (method, path, body, stop) => {
+    const url = `${base}/v1/queues${path}`;
+    return ask(method, url, body, await driver.token(), settings.httpMs, stop);
+  });
   const client = new Client(driver, queues);
-  const begin = (ticket: Ticket) => {
-    core.start(driver.now(), ticket);
-    driver.run();
-  };
-  await outcome(signal, begin, () => void client.close({ timeoutMs: 0 }));
+  await outcome(
+    signal,
+    (ticket) => {
+      driver.core.start(driver.now(), ticket);
+      driver.run();
+    },
+    () => void client.close({ timeoutMs: 0 }),
+  );
   return client;
 }
 
@@ -140,8 +146,6 @@ export interface Client {
 
 /** A connection to a server that outlives its sockets; made by `connect`. */
 export class Client extends EventTarget {
-  private _core: ClientCore;
-
   /** @internal */
   constructor(
     private _driver: Driver,
@@ -149,21 +153,16 @@ export class Client extends EventTarget {
     readonly queues: Queues,
   ) {
     super();
-    this._core = _driver.core;
   }
 
   /** `connecting`, `open`, `polling` (open without a WebSocket) or `closed`. A "state" event tells
    * of each change. */
   get state(): State {
-    return this._core.state;
+    return this._driver.core.state;
   }
 
   /** @internal */
-  _changed(state: State, error: PushlaneError | null): void {
-    this._dispatch("state", { state, error });
-  }
-
-  private _dispatch(type: keyof ClientEventMap, detail: unknown): void {
+  _dispatch(type: keyof ClientEventMap, detail: unknown): void {
     this.dispatchEvent(new CustomEvent(type, { detail }));
   }
 
@@ -179,43 +178,42 @@ export class Client extends EventTarget {
    * the connection breaks before the answer, it is sent again and stored once.
    */
   publish(queue: string, body?: unknown, options: PublishOptions = NONE): Promise<string> {
-    if (options === NONE && this._core.producer.hasRoom) {
-      return new Promise((resolve, reject) => {
-        const tell = ({ id }: Published) => resolve(id!);
-        this._publish(queue, body, options, { resolve: tell as Ticket["resolve"], reject });
-      });
-    }
-    return this._publishWith(queue, body, options);
+    return this._publish(queue, body, options, ({ id }) => id!, options.signal);
   }
 
-  /** The same, with all that may be asked for. */
-  private async _publishWith(
-    queue: string,
-    body: unknown,
-    options: PublishOptions,
-  ): Promise<string> {
-    checkOptions("publish", options, PUBLISH_OPTIONS);
-    const { signal } = options;
-    if (!this._core.producer.hasRoom) await this._enter(signal);
-    let publication: Publication;
-    const { id } = await outcome<Published>(
-      signal,
-      (ticket) => (publication = this._publish(queue, body, options, ticket)),
-      () => this._core.producer.withdraw(queue, publication),
-    );
-    return id!;
-  }
-
-  private _publish(
+  private _publish<R>(
     queue: string,
     body: unknown,
     options: MessageOptions,
-    ticket: Ticket,
-  ): Publication {
-    const publication = new Publication(body, options, ticket);
-    this._core.publish(queue, publication, this._driver.now());
-    this._driver.soon();
-    return publication;
+    pick: (published: Published) => R,
+    signal?: AbortSignal,
+    onEntered?: () => void,
+  ): Promise<R> {
+    const { core, now } = this._driver;
+    let entrant: Entrant;
+    let publication: Publication | undefined;
+    return outcome<R>(
+      signal,
+      ({ resolve, reject }) => {
+        core.checkOpen();
+        entrant = {
+          reject,
+          enter: () => {
+            try {
+              const ticket = { resolve: (one?: Published) => resolve(pick(one!)), reject };
+              publication = new Publication(body, options, ticket);
+              core.producer.publish(queue, publication, now());
+            } catch (error) {
+              reject(error);
+            }
+            onEntered?.();
+            this._driver.soon();
+          },
+        };
+        core.producer.admit(entrant);
+      },
+      () => core.producer.withdraw(entrant, queue, publication),
+    );
   }
 
   /**
@@ -232,61 +230,21 @@ export class Client extends EventTarget {
     items: Iterable<unknown> | AsyncIterable<unknown>,
     { signal }: Waiting = {},
   ): Promise<Published[]> {
-    const results: Published[] = [];
-    let open = 1;
-    let tell = () => {};
-    const close = () => {
-      if (--open === 0) tell();
-    };
+    const results: Promise<Published>[] = [];
     for await (const item of items) {
       signal?.throwIfAborted();
-      if (!this._core.producer.hasRoom) await this._enter(signal);
-      const index = results.push({ id: null, duplicate: false, error: null }) - 1;
-      open += 1;
-      const ticket: Ticket = {
-        resolve(value) {
-          results[index] = value as Published;
-          close();
-        },
-        reject(error) {
-          results[index] = { id: null, duplicate: false, error: error as PushlaneError };
-          close();
-        },
-      };
-      this._publishItem(queue, item, ticket);
-    }
-    close();
-    if (open) {
-      await outcome<void>(signal, (ticket) => {
-        tell = () => ticket.resolve();
+      await new Promise<void>((entered) => {
+        const [body, options] = item instanceof Item ? [item.body, item.options] : [item, NONE];
+        const result = this._publish(queue, body, options, (one) => one, undefined, entered);
+        results.push(
+          result.catch((error: PushlaneError) => {
+            entered();
+            return { id: null, duplicate: false, error };
+          }),
+        );
       });
     }
-    return results;
-  }
-
-  private _publishItem(queue: string, item: unknown, ticket: Ticket): void {
-    try {
-      if (item instanceof Item) this._publish(queue, item.body, item.options, ticket);
-      else this._publish(queue, item, NONE, ticket);
-    } catch (error) {
-      if (!(error instanceof PushlaneError)) throw error;
-      ticket.reject(error);
-    }
-  }
-
-  /** Wait for room among the messages that wait to be sent. */
-  private async _enter(signal: AbortSignal | undefined): Promise<void> {
-    const { producer } = this._core;
-    this._core.checkOpen();
-    await outcome(
-      signal,
-      (ticket) => {
-        producer.enter(ticket);
-        this._driver.soon();
-      },
-      (ticket) => producer.leave(ticket),
-    );
-    producer.entered();
+    return outcome(signal, ({ resolve }) => void Promise.all(results).then(resolve));
   }
 
   // Consuming
@@ -296,15 +254,12 @@ export class Client extends EventTarget {
     queue: string,
     options: SubscribeOptions = {},
   ): Promise<Subscription<T>> {
-    checkOptions("subscribe", options, ["credit", "leaseMs", "ack", "signal"]);
-    const { credit = LEAST_CREDIT, leaseMs, ack = "explicit", signal } = options;
-    let subscription!: Subscription<T>;
-    await this._subscribe(queue, credit, ack, leaseMs, signal, (core) => {
-      core.owner = subscription = new Subscription<T>(this._driver, core);
-    });
-    const close = () => void subscription.close();
-    signal?.addEventListener("abort", close);
-    subscription._whenOver(() => signal?.removeEventListener("abort", close));
+    const { credit = LEAST_CREDIT, leaseMs, ack, signal, ...unknown } = options;
+    refuse(unknown);
+    const subscription = new Subscription<T>(this._driver, () => over());
+    const over = onAbort(signal, () => void subscription.close());
+    const wanted = { from: queue, credit, ack, lease_ms: leaseMs };
+    await this._subscribe(wanted, subscription, signal);
     return subscription;
   }
 
@@ -325,52 +280,42 @@ export class Client extends EventTarget {
     handler: Handler<T>,
     options: ConsumeOptions = {},
   ): Promise<void> {
-    checkOptions("consume", options, ["concurrency", "credit", "leaseMs", "signal"]);
-    const { concurrency = 10, leaseMs, signal } = options;
-    if (typeof handler !== "function") throw badRequest("handler is no function");
-    if (!(Number.isInteger(concurrency) && concurrency >= 1)) {
-      throw badRequest(`concurrency is ${concurrency}: at least 1`);
-    }
-    const wished = Math.min(Math.max(LEAST_CREDIT, 4 * concurrency), this._core.limits.credit);
-    const { credit = wished } = options;
+    const { concurrency = 10, leaseMs, signal, credit, ...unknown } = options;
+    refuse(unknown);
+    if (typeof handler !== "function") throw badRequest("no handler");
+    if (!(concurrency >= 1)) throw badRequest(`concurrency is ${concurrency}`);
     if (signal?.aborted) return;
-    const onFault = (error: unknown, message: Message<T>) =>
-      this._dispatch("handlererror", { error, message });
-    let consumption!: Consumption<T>;
-    const begun = this._subscribe(queue, credit, "explicit", leaseMs, undefined, (core) => {
-      core.owner = consumption = new Consumption(this._driver, core, handler, concurrency, onFault);
-    });
-    const stop = () => consumption.stop(signal!.reason);
-    signal?.addEventListener("abort", stop);
-    consumption.over.catch(() => {}); // `begun` tells of the same
-    try {
-      await begun.catch((error: unknown) => {
-        if (!signal?.aborted) throw error;
-      });
-      await consumption.over;
-    } finally {
-      signal?.removeEventListener("abort", stop);
-    }
+    const { core } = this._driver;
+    const wanted = {
+      from: queue,
+      credit: credit ?? Math.min(Math.max(LEAST_CREDIT, 4 * concurrency), core.limits.credit),
+      lease_ms: leaseMs,
+    };
+    const consumption = makeConsumption(this._driver, handler, concurrency, (error, message) =>
+      this._dispatch("handlererror", { error, message }),
+    );
+    core.checkOpen();
+    this._subscribe(wanted, consumption).catch(() => {}); // `over` tells of it, too
+    const over = onAbort(signal, () => consumption.stop(signal!.reason));
+    await consumption.over.finally(over);
   }
 
   private _subscribe(
-    queue: string,
-    credit: number,
-    ack: AckMode,
-    leaseMs: number | undefined,
-    signal: AbortSignal | undefined,
-    own: (core: CoreSubscription) => void,
+    wanted: Wanted,
+    owner: Taker & { _core: CoreSubscription },
+    signal?: AbortSignal,
   ): Promise<void> {
-    let core: CoreSubscription;
+    const { core } = this._driver;
     return outcome(
       signal,
       (ticket) => {
-        core = this._core.subscribe(queue, credit, ack, leaseMs, ticket);
-        own(core);
+        core.checkOpen();
+        owner._core = core.consumer.subscribe(wanted, ticket);
+        owner._core.owner = owner;
         this._driver.soon();
       },
       () => {
-        this._core.consumer.unsubscribe(core);
+        core.consumer.unsubscribe(owner._core);
         this._driver.soon();
       },
     );
@@ -382,32 +327,20 @@ export class Client extends EventTarget {
    * then leases are lost and the session ends. What is left goes back. An aborted `signal` ends it
    * at once. */
   async close(options: Waiting & { timeoutMs?: number | undefined } = {}): Promise<void> {
-    checkOptions("close", options, ["timeoutMs", "signal"]);
-    const { timeoutMs = this._core.settings.closeMs, signal } = options;
-    if (!(timeoutMs >= 0)) throw badRequest(`timeoutMs is ${timeoutMs}: at least 0`);
-    const end = (within: number, ticket: Ticket | null) => {
-      this._core.close(this._driver.now(), within, ticket);
-      if (!within) this._core.tick(this._driver.now());
+    const { core, now } = this._driver;
+    const { timeoutMs = core.settings.closeMs, signal, ...unknown } = options;
+    refuse(unknown);
+    if (!(timeoutMs >= 0)) throw badRequest(`timeoutMs is ${timeoutMs}`);
+    const end = (within: number, ticket?: Ticket) => {
+      core.close(now(), within, ticket);
+      core.tick(now());
       this._driver.run();
     };
     await outcome(
       signal,
       (ticket) => end(timeoutMs, ticket),
-      () => end(0, null),
+      () => end(0),
     );
     await this._driver.gone();
   }
 }
-
-/** What Node has and browsers don't. */
-type Variables = { [process: string]: { [env: string]: Record<string, string> } | undefined };
-
-/** An environment variable, where there are any. */
-const variable = (name: string): string | undefined =>
-  (globalThis as unknown as Variables)["process"]?.["env"]?.[name] || undefined;
-
-/** 96 random bits. */
-const unguessable = (): string =>
-  toBase64(crypto.getRandomValues(new Uint8Array(12)))
-    .replace(/\+/g, "-")
-    .replace(/\//g, "_");

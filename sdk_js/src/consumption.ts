@@ -7,10 +7,7 @@
  * handlers run.
  */
 
-import type { Lease } from "./core/lease.js";
-import { ACK, type Kind } from "./core/settle.js";
-import type { Subscription, Taker } from "./core/subscription.js";
-import * as verdict from "./core/verdict.js";
+import type { Subscription } from "./core/subscription.js";
 import type { Driver } from "./driver.js";
 import { Message } from "./message.js";
 import type { PushlaneError } from "./wire/errors.js";
@@ -18,97 +15,86 @@ import type { PushlaneError } from "./wire/errors.js";
 /** What is called with each message. */
 export type Handler<T = unknown> = (message: Message<T>) => unknown;
 
-/** One call of consume. */
-export class Consumption<T> implements Taker {
-  /** Resolves when it has ended, by whatever wish, and its last ack is answered; rejects when the
-   * server ended it. */
-  readonly over: Promise<void>;
-  private _running = 0;
-  private _isGone = false;
-  private _isStopping = false;
-  private _error: PushlaneError | null = null;
-  private _tell!: () => void;
-
-  constructor(
-    private _driver: Driver,
-    private _core: Subscription,
-    private _handler: Handler<T>,
-    private _concurrency: number,
-    private _onFault: (error: unknown, message: Message<T>) => void,
-  ) {
-    _core.wanted = _concurrency;
-    this.over = new Promise((resolve, reject) => {
-      this._tell = () => {
-        if (!this._isGone || this._running) return;
-        if (this._error) reject(this._error);
-        else resolve();
-      };
-    });
-    const gone = () => {
-      this._isGone = true;
-      this._tell();
+/** One call of consume. `over` resolves when it has ended, by whatever wish, and its last ack is
+ * answered; it rejects when the server ended it. */
+export function makeConsumption<T>(
+  driver: Driver,
+  handler: Handler<T>,
+  concurrency: number,
+  onFault: (error: unknown, message: Message<T>) => void,
+) {
+  const { core, hungry, now, soon } = driver;
+  let running = 0;
+  let isGone = false;
+  let isStopping = false;
+  let fault: PushlaneError | null = null;
+  let tellIfOver!: () => void;
+  const over = new Promise<void>((resolve, reject) => {
+    tellIfOver = () => {
+      if (!isGone || running) return;
+      if (fault) reject(fault);
+      else resolve();
     };
-    _core.goneTicket = { resolve: gone, reject: gone };
-  }
+  });
 
-  /** Nothing more begins, and what runs is asked to stop. */
-  stop(reason: unknown): void {
-    this._isStopping = true;
-    this._driver.core.consumer.unsubscribe(this._core);
-    this._driver.soon();
-    for (const { owner } of this._core.held.values()) owner?.cancel(reason);
-  }
-
-  ready(): void {
-    if (this._running < this._concurrency) this._driver.hungry.add(this._take);
-  }
-
-  ended(error: PushlaneError | null): void {
-    this._error = error;
-  }
-
-  private _take = (): void => {
-    const driver = this._driver;
-    const now = driver.now();
-    const taken: [Lease, Message<T>][] = [];
-    while (this._running < this._concurrency) {
-      const lease = driver.core.take(this._core, now);
+  function take(): void {
+    const taken: Message<T>[] = [];
+    const at = now();
+    while (running < concurrency) {
+      const lease = core.take(taker._core, at);
       if (!lease) break;
       const message = new Message<T>(lease, driver);
-      message._begin();
-      this._running += 1;
-      taken.push([lease, message]);
+      message._begin(at);
+      running += 1;
+      taken.push(message);
     }
     // Handlers are called after this turn, in which the start of their messages leaves.
-    queueMicrotask(() => {
-      for (const [lease, message] of taken) this._handle(lease, message);
-    });
-    this._core.wanted = this._concurrency - this._running;
-  };
+    queueMicrotask(() => taken.forEach(handle));
+  }
 
-  private _handle(lease: Lease, message: Message<T>): void {
+  function handle(message: Message<T>): void {
+    const done = () => finish(message);
     const fail = (error: unknown) => {
-      const { limits } = this._driver.core;
-      const kind = verdict.nack(error, this._isStopping ? 0 : undefined, limits);
-      if (!lease.lost && !this._isStopping) this._onFault(error, message);
-      this._finish(lease, message, kind);
+      if (!message.lost && !isStopping) onFault(error, message);
+      finish(message, error ?? null);
     };
     try {
-      const result = this._handler(message) as PromiseLike<unknown> | undefined;
-      if (typeof result?.then !== "function") this._finish(lease, message, ACK);
-      else result.then(() => this._finish(lease, message, ACK), fail);
+      const result = handler(message) as PromiseLike<unknown> | undefined;
+      if (typeof result?.then === "function") result.then(done, fail);
+      else done();
     } catch (error) {
       fail(error);
     }
   }
 
-  private _finish(lease: Lease, message: Message<T>, kind: Kind): void {
-    const driver = this._driver;
-    lease.keptUntil = null;
-    if (lease.prefix && !message.isSettled) driver.core.settle(lease, kind);
-    this._running -= 1;
-    driver.hungry.add(this._take);
-    driver.soon();
-    this._tell();
+  function finish(message: Message<T>, error?: unknown): void {
+    message._end(error, isStopping ? { delay_ms: 0 } : {});
+    running -= 1;
+    hungry.add(take);
+    soon();
+    tellIfOver();
   }
+
+  const taker = {
+    _core: undefined! as Subscription,
+    over,
+    /** Nothing more begins, and what runs is asked to stop. */
+    stop(reason: unknown): void {
+      isStopping = true;
+      core.consumer.unsubscribe(taker._core);
+      soon();
+      for (const { owner } of taker._core.held()) owner?.cancel(reason);
+    },
+    onReady(): void {
+      if (running < concurrency) hungry.add(take);
+    },
+    onEnded(error: PushlaneError | null): void {
+      fault = error;
+    },
+    onGone(): void {
+      isGone = true;
+      tellIfOver();
+    },
+  };
+  return taker;
 }

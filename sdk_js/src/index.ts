@@ -13,7 +13,7 @@ export {
 } from "./client.js";
 export type { Handler } from "./consumption.js";
 export type { Wish as Transport } from "./core/choice.js";
-export type { State } from "./core/effects.js";
+export type { State } from "./core/shell.js";
 export { Item, type MessageOptions, type Published } from "./core/publication.js";
 export type { Settings } from "./core/settings.js";
 export type { AckMode } from "./core/subscription.js";

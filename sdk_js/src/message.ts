@@ -1,11 +1,11 @@
 /** A delivered message, and the ways to settle it. */
 
-import type { Lease, Worker } from "./core/lease.js";
-import { ACK, type Kind } from "./core/settle.js";
-import * as verdict from "./core/verdict.js";
+import { type Lease, Phase, type Worker } from "./core/lease.js";
+import { ACK, type Kind, summary } from "./core/settler.js";
 import type { Driver } from "./driver.js";
-import { outcome, type Waiting } from "./ticket.js";
+import { onAbort, outcome, type Waiting } from "./ticket.js";
 import { leaseLost } from "./wire/errors.js";
+import { camel, renamed } from "./wire/names.js";
 import { fromBase64 } from "./wire/text.js";
 
 /** Why and whence a message came to the dead letters. */
@@ -33,7 +33,21 @@ export class Message<T = unknown> implements Worker {
   readonly id: string;
   /** The JSON value that was published; null also for a message of bytes (see `data`). */
   readonly body: T;
-  private _data: Uint8Array | null | undefined;
+  /** The bytes that were published, if it was bytes. */
+  readonly data: Uint8Array | null;
+  /** Messages with the same key come in order, one at a time. */
+  readonly key: string | null;
+  /** The headers that were published; empty without any. */
+  readonly headers: Record<string, string>;
+  /** 1 for the first. */
+  readonly attempt: number;
+  /** Grows with every delivery of this message: hand it to your database, which can shut out an
+   * older holder by it. null with `ack: "none"`. */
+  readonly fence: number | null;
+  /** When it was stored, in Unix milliseconds. */
+  readonly publishedAt: number;
+  /** Why and whence it came, in a queue of dead letters. */
+  readonly dead: Dead | null;
   private _abort: AbortController | undefined;
 
   /** @internal */
@@ -41,49 +55,16 @@ export class Message<T = unknown> implements Worker {
     private _lease: Lease,
     private _driver: Driver,
   ) {
-    this.id = _lease.message.id;
-    this.body = (_lease.message.body ?? null) as T;
-  }
-
-  /** The bytes that were published, if it was bytes. */
-  get data(): Uint8Array | null {
-    const { data } = this._lease.message;
-    this._data ??= typeof data === "string" ? fromBase64(data) : null;
-    return this._data;
-  }
-
-  /** Messages with the same key come in order, one at a time. */
-  get key(): string | null {
-    return this._lease.message.key ?? null;
-  }
-
-  /** The headers that were published; empty without any. */
-  get headers(): Record<string, string> {
-    return this._lease.message.headers ?? {};
-  }
-
-  /** 1 for the first. */
-  get attempt(): number {
-    return this._lease.message.attempt;
-  }
-
-  /** Grows with every delivery of this message: hand it to your database, which can shut out an
-   * older holder by it. null with `ack: "none"`. */
-  get fence(): number | null {
-    return this._lease.message.fence ?? null;
-  }
-
-  /** When it was stored, in Unix milliseconds. */
-  get publishedAt(): number {
-    return this._lease.message.published_at;
-  }
-
-  /** Why and whence it came, in a queue of dead letters. */
-  get dead(): Dead | null {
-    const dead = this._lease.message.dead;
-    if (!dead) return null;
-    const { cause, queue, id, attempts, dead_at, error } = dead;
-    return { cause, queue, id, attempts, deadAt: dead_at, error: error ?? null };
+    const { id, body, data, key, headers, attempt, fence, published_at, dead } = _lease.message;
+    this.id = id;
+    this.body = (body ?? null) as T;
+    this.data = typeof data === "string" ? fromBase64(data) : null;
+    this.key = key ?? null;
+    this.headers = headers ?? {};
+    this.attempt = attempt;
+    this.fence = fence ?? null;
+    this.publishedAt = published_at;
+    this.dead = dead ? (renamed({ error: null, ...dead }, camel) as Dead) : null;
   }
 
   /** Whether the lease is lost: stop work, it will be delivered again, perhaps elsewhere. */
@@ -95,7 +76,7 @@ export class Message<T = unknown> implements Worker {
   get signal(): AbortSignal {
     if (!this._abort) {
       this._abort = new AbortController();
-      if (this.lost) this.cancel();
+      if (this.lost) this._abort.abort(leaseLost());
       else this._lease.owner ??= this;
     }
     return this._abort.signal;
@@ -103,12 +84,12 @@ export class Message<T = unknown> implements Worker {
 
   /** Whether it was acked, nacked or rejected here, or lost. */
   get isSettled(): boolean {
-    return this._lease.phase === "settling" || this._lease.phase === "over";
+    return this._lease.phase > Phase.Started;
   }
 
   /** It is done. Resolves when that is durable; `lease_lost` when it came too late. */
   ack({ signal }: Waiting = {}): Promise<void> {
-    return this._settle(() => ACK, signal);
+    return this._settle(ACK, signal);
   }
 
   /** It failed: it comes again after the queue's backoff, or after `delayMs` (0: at once). `error`
@@ -117,22 +98,26 @@ export class Message<T = unknown> implements Worker {
     error?: unknown,
     { delayMs, signal }: Waiting & { delayMs?: number | undefined } = {},
   ): Promise<void> {
-    return this._settle(() => verdict.nack(error, delayMs, this._driver.core.limits), signal);
+    return this._settle(this._failure(error, { delay_ms: delayMs }), signal);
   }
 
   /** It can never succeed: to the dead letters. */
   reject(error?: unknown, { signal }: Waiting = {}): Promise<void> {
-    return this._settle(() => verdict.reject(error, this._driver.core.limits), signal);
+    return this._settle(this._failure(error, { dead: true }), signal);
   }
 
   /** The lease ends `leaseMs` from now. Handlers and `run` do that on their own. */
   extend(leaseMs: number, { signal }: Waiting = {}): Promise<void> {
-    return this._settle(() => verdict.extend(leaseMs, this._driver.core.limits), signal);
+    return this._settle({ op: "extend", lease_ms: leaseMs }, signal);
   }
 
-  private _settle(kind: () => Kind, signal: AbortSignal | undefined): Promise<void> {
+  private _failure(error: unknown, how: Partial<Kind>): Kind {
+    return { op: "nack", error: summary(error, this._driver.core), ...how };
+  }
+
+  private _settle(kind: Kind, signal: AbortSignal | undefined): Promise<void> {
     return outcome(signal, (ticket) => {
-      this._driver.core.settle(this._lease, kind(), ticket);
+      this._driver.core.consumer.settler.settle(this._lease, kind, ticket);
       this._driver.soon();
     });
   }
@@ -145,10 +130,9 @@ export class Message<T = unknown> implements Worker {
    */
   async run<R>(work: (message: this) => R | Promise<R>, { signal }: Waiting = {}): Promise<R> {
     signal?.throwIfAborted();
-    if (this.lost) throw leaseLost("the lease was lost before the work began");
-    const stop = () => this.cancel(signal?.reason);
-    signal?.addEventListener("abort", stop);
-    this._begin();
+    if (this.lost) throw leaseLost();
+    const over = onAbort(signal, () => this.cancel(signal!.reason));
+    this._begin(this._driver.now());
     let result: R;
     try {
       result = await work(this);
@@ -157,7 +141,7 @@ export class Message<T = unknown> implements Worker {
       if (!this.isSettled) await this.nack(error, signal?.aborted ? { delayMs: 0 } : {});
       throw error;
     } finally {
-      signal?.removeEventListener("abort", stop);
+      over();
     }
     this._finish();
     if (!this.isSettled) await this.ack();
@@ -165,19 +149,28 @@ export class Message<T = unknown> implements Worker {
   }
 
   /** @internal The core extends the lease, and tells us when it is lost. */
-  _begin(): void {
+  _begin(now: number): void {
     this._lease.owner = this;
-    this._driver.core.keep(this._lease, this._driver.now());
+    this._driver.core.consumer.clocks.keep(this._lease, now);
   }
 
   private _finish(cause?: unknown): void {
-    this._lease.keptUntil = null;
-    if (this.lost) throw leaseLost("the lease was lost during the work", { cause });
+    this._lease.keptUntil = 0;
+    if (this.lost) throw leaseLost({ cause });
+  }
+
+  /** @internal The work is over: settle it, unless that has happened. */
+  _end(error?: unknown, how: Partial<Kind> = {}): void {
+    const { _lease: lease } = this;
+    lease.keptUntil = 0;
+    if (lease.phase !== Phase.Started) return;
+    const kind = error === undefined ? ACK : this._failure(error, how);
+    this._driver.core.consumer.settler.settle(lease, kind);
   }
 
   /** @internal The lease is lost, or somebody wants the work to stop. */
-  cancel(reason: unknown = leaseLost("the lease was lost during the work")): void {
+  cancel(reason: unknown = leaseLost()): void {
     this._abort ??= new AbortController();
-    this._abort.abort(reason);
+    queueMicrotask(() => this._abort!.abort(reason)); // users may call back
   }
 }

@@ -1,7 +1,8 @@
 /** `Client.queues`: making, changing and looking at queues, over HTTP. */
 
-import { type Call, get, post, query, queuePath } from "./core/calls.js";
 import type { Waiting } from "./ticket.js";
+import { badRequest } from "./wire/errors.js";
+import { camel, renamed, snake } from "./wire/names.js";
 import type {
   Explanation,
   PeekAnswer,
@@ -24,9 +25,12 @@ export interface PageOptions {
   after?: string | undefined;
 }
 
-const pageOf = ({ limit, after }: PageOptions) => query({ limit, after });
-
-type Ask = (call: Call, signal: AbortSignal | undefined) => Promise<unknown>;
+type Ask = (
+  method: string,
+  path: string,
+  body: string | undefined,
+  signal: AbortSignal | undefined,
+) => Promise<unknown>;
 
 /**
  * The queues of the server.
@@ -40,72 +44,77 @@ export class Queues {
   /** @internal */
   constructor(private _ask: Ask) {}
 
-  private async _call<T>(call: Call, { signal }: Waiting = {}): Promise<T> {
-    return camel((await this._ask(call, signal)) ?? {}) as T;
-  }
-
-  private _post<T>(name: string, verb: string, body: object, options?: Waiting): Promise<T> {
-    return this._call<T>(post(queuePath(name, verb), body), options);
-  }
-
-  private _put<T>(method: string, name: string, body: object, options?: Waiting): Promise<T> {
-    return this._call<T>({ ...post(queuePath(name), snake(body)), method }, options);
-  }
-
-  private _get<T>(target: string, options?: Waiting): Promise<T> {
-    return this._call<T>(get(target), options);
+  /** What is said goes into the body or, where there is none, into the query. */
+  private async _call<T>(
+    method: string,
+    path: string[],
+    { signal }: Waiting = {},
+    said: object = {},
+  ): Promise<T> {
+    const [name] = path;
+    if (name && !/^[\w-][\w.-]*$/.test(name)) throw badRequest(`${name} is no name`);
+    let target = path.map((part) => `/${encodeURIComponent(part)}`).join("");
+    let body: string | undefined = JSON.stringify(renamed(said, snake));
+    if (!method.startsWith("P")) {
+      const query = JSON.parse(body) as Record<string, string>; // without what is undefined
+      target += `?${new URLSearchParams(query).toString()}`;
+      body = undefined;
+    }
+    return renamed(await this._ask(method, target, body, signal), camel) as T;
   }
 
   /** Make a queue, or replace its configuration; what is not given gets its default. */
-  async create(name: string, config: QueueBody = {}, options?: Waiting): Promise<QueueObject> {
-    return this._put("PUT", name, config, options);
+  create(name: string, config: QueueBody = {}, options?: Waiting): Promise<QueueObject> {
+    return this._call("PUT", [name], options, config);
   }
 
   /** A queue's configuration; `not_found` when there is none. */
-  async get(name: string, options?: Waiting): Promise<QueueObject> {
-    return this._get(queuePath(name), options);
+  get(name: string, options?: Waiting): Promise<QueueObject> {
+    return this._call("GET", [name], options);
   }
 
   /** Change some of a queue's configuration; null brings a default back. */
-  async update(name: string, changes: QueueChanges, options?: Waiting): Promise<QueueObject> {
-    return this._put("PATCH", name, changes, options);
+  update(name: string, changes: QueueChanges, options?: Waiting): Promise<QueueObject> {
+    return this._call("PATCH", [name], options, changes);
   }
 
   /** Delete a queue with all its messages. */
   async delete(name: string, options?: Waiting): Promise<void> {
-    const target = queuePath(name) + query({ confirm: name });
-    await this._call({ method: "DELETE", target }, options);
+    await this._call("DELETE", [name], options, { confirm: name });
   }
 
   /** A page of queues in order of name, those behind `after`. */
-  async list(options: Waiting & PageOptions = {}): Promise<QueuePage> {
-    return this._get(`/v1/queues${pageOf(options)}`, options);
+  list({ limit, after, ...options }: Waiting & PageOptions = {}): Promise<QueuePage> {
+    return this._call("GET", [], options, { limit, after });
   }
 
   /** How many messages are ready, leased, delayed, … */
-  async stats(name: string, options?: Waiting): Promise<Stats> {
-    return this._get(queuePath(name, "stats"), options);
+  stats(name: string, options?: Waiting): Promise<Stats> {
+    return this._call("GET", [name, "stats"], options);
   }
 
   /** Look at the next messages without taking them. The answer's `next`, if there is one, is the
    * `after` of the next page. */
-  async peek(name: string, options: Waiting & PageOptions = {}): Promise<PeekAnswer> {
-    return this._get(queuePath(name, "peek") + pageOf(options), options);
+  peek(
+    name: string,
+    { limit, after, ...options }: Waiting & PageOptions = {},
+  ): Promise<PeekAnswer> {
+    return this._call("GET", [name, "peek"], options, { limit, after });
   }
 
   /** Drop all messages that nobody holds. */
-  async purge(name: string, options?: Waiting): Promise<Record<string, unknown>> {
-    return this._post(name, "purge", {}, options);
+  purge(name: string, options?: Waiting): Promise<Record<string, unknown>> {
+    return this._call("POST", [name, "purge"], options);
   }
 
   /** Deliver nothing until `resume`. */
-  async pause(name: string, options?: Waiting): Promise<QueueObject> {
-    return this._post(name, "pause", {}, options);
+  pause(name: string, options?: Waiting): Promise<QueueObject> {
+    return this._call("POST", [name, "pause"], options);
   }
 
   /** Deliver again. */
-  async resume(name: string, options?: Waiting): Promise<QueueObject> {
-    return this._post(name, "resume", {}, options);
+  resume(name: string, options?: Waiting): Promise<QueueObject> {
+    return this._call("POST", [name, "resume"], options);
   }
 
   /** Send a dead-letter queue's messages back to where they came from: all that are there now, or
@@ -113,15 +122,11 @@ export class Queues {
   async redrive(name: string, body: RedriveBody = {}, options?: Waiting): Promise<RedriveAnswer> {
     const { max = Infinity } = body;
     let redriven = 0;
-    let after: unknown;
+    let after: string | null | undefined;
     do {
-      const asked = { ...body, max: Math.min(REDRIVE_MAX, max - redriven), after };
-      const answer: RedriveAnswer & { next?: string | null } = await this._post(
-        name,
-        "redrive",
-        snake(asked),
-        options,
-      );
+      const part = { ...body, max: Math.min(REDRIVE_MAX, max - redriven), after };
+      const path = [name, "redrive"];
+      const answer = await this._call<RedriveAnswer>("POST", path, options, part);
       redriven += answer.redriven;
       after = answer.next;
     } while (after && redriven < max);
@@ -129,28 +134,7 @@ export class Queues {
   }
 
   /** What state a message is in, since when, and why. */
-  async explain(name: string, id: string, options?: Waiting): Promise<Explanation> {
-    return this._get(queuePath(name, "messages", id, "explain"), options);
+  explain(name: string, id: string, options?: Waiting): Promise<Explanation> {
+    return this._call("GET", [name, "messages", id, "explain"], options);
   }
-}
-
-/** `max_attempts` for `maxAttempts`. */
-const snake = (object: object): object =>
-  Object.fromEntries(
-    Object.entries(object).map(([name, value]) => [
-      name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-      value as unknown,
-    ]),
-  );
-
-/** `maxAttempts` for `max_attempts`, all the way down, but not in what users published. */
-function camel(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(camel);
-  if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([name, inner]) => [
-      name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()),
-      name === "body" || name === "headers" ? inner : camel(inner),
-    ]),
-  );
 }

@@ -1,6 +1,5 @@
 /** A subscription as an async iterator. */
 
-import type { Ticket } from "./core/effects.js";
 import type { Subscription as CoreSubscription, Taker } from "./core/subscription.js";
 import type { Driver } from "./driver.js";
 import { Message } from "./message.js";
@@ -22,20 +21,21 @@ import type { PushlaneError } from "./wire/errors.js";
 export class Subscription<T = unknown>
   implements AsyncIterableIterator<Message<T>, undefined, Waiting | undefined>, Taker
 {
-  private _waiters = new Set<Ticket>();
-  private _isOver = false;
-  private _tell: (() => void) | undefined;
-  private _error: PushlaneError | null = null;
+  /** @internal */
+  _core!: CoreSubscription;
+  private _waiters = new Set<() => void>();
+  /** Why it is over; null: it was closed. */
+  private _end: PushlaneError | null | undefined;
 
   /** @internal */
   constructor(
     private _driver: Driver,
-    private _core: CoreSubscription,
+    private _over: () => void,
   ) {}
 
   /** Where its messages come from. */
   get queue(): string {
-    return this._core.queue;
+    return this._core.wanted.from;
   }
 
   /** How many messages an `ack: "none"` subscription missed because it read too slowly. */
@@ -57,29 +57,15 @@ export class Subscription<T = unknown>
         driver.run(); // its start must leave before any work on it begins
         return { value: new Message<T>(lease, driver), done: false };
       }
-      if (this._error) throw this._error;
-      if (this._isOver) return { value: undefined, done: true };
-      await this._wait(signal);
-    }
-  }
-
-  /** Until there may be something to take. */
-  private async _wait(signal: AbortSignal | undefined): Promise<void> {
-    this._want(1);
-    try {
-      await outcome(
+      if (this._end) throw this._end;
+      if (this._end === null) return { value: undefined, done: true };
+      let wake!: () => void;
+      await outcome<void>(
         signal,
-        (ticket) => this._waiters.add(ticket),
-        (ticket) => this._waiters.delete(ticket),
+        ({ resolve }) => this._waiters.add((wake = resolve)),
+        () => this._waiters.delete(wake),
       );
-    } finally {
-      this._want(-1);
     }
-  }
-
-  private _want(more: number): void {
-    this._core.wanted += more;
-    if (this._driver.core.state === "polling") this._driver.soon();
   }
 
   /** No more messages. What was not taken goes back at once; what was, can be settled. */
@@ -97,23 +83,15 @@ export class Subscription<T = unknown>
   }
 
   /** @internal */
-  ready(): void {
-    const waiters = [...this._waiters];
+  onReady(): void {
+    for (const wake of this._waiters) wake();
     this._waiters.clear();
-    for (const waiter of waiters) waiter.resolve();
   }
 
   /** @internal */
-  ended(error: PushlaneError | null): void {
-    this._isOver = true;
-    this._error = error;
-    this._tell?.();
-    this.ready();
-  }
-
-  /** @internal */
-  _whenOver(tell: () => void): void {
-    if (this._isOver) tell();
-    else this._tell = tell;
+  onEnded(error: PushlaneError | null): void {
+    this._end = error;
+    this._over();
+    this.onReady();
   }
 }

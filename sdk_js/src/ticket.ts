@@ -1,11 +1,17 @@
 /** Waiting for an outcome, with a signal that ends the wait. */
 
-import type { Ticket } from "./core/effects.js";
+import type { Ticket } from "./core/line.js";
 
 /** What every call that waits takes. */
 export interface Waiting {
   /** Ends the wait: the call rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
+}
+
+/** Call `stop` when the signal is aborted, until the function that is returned is called. */
+export function onAbort(signal: AbortSignal | undefined, stop: () => void): () => void {
+  signal?.addEventListener("abort", stop);
+  return () => signal?.removeEventListener("abort", stop);
 }
 
 /**
@@ -14,35 +20,21 @@ export interface Waiting {
  */
 export function outcome<T>(
   signal: AbortSignal | undefined,
-  begin: (ticket: Ticket) => void,
-  abandon?: (ticket: Ticket) => void,
+  begin: (ticket: Ticket<T>) => void,
+  abandon?: () => void,
 ): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    if (!signal) {
-      begin({ resolve: resolve as (value: unknown) => void, reject });
-      return;
-    }
-    signal.throwIfAborted();
-    const over = () => signal.removeEventListener("abort", stop);
-    const ticket: Ticket = {
-      resolve(value) {
-        over();
-        resolve(value as T);
-      },
-      reject(error) {
-        over();
-        reject(error);
-      },
+  let stop!: () => void;
+  const promise = new Promise<T>((resolve, reject) => {
+    stop = () => {
+      reject(signal!.reason);
+      abandon?.();
     };
-    const stop = () => {
-      ticket.reject(signal.reason);
-      abandon?.(ticket);
-    };
-    signal.addEventListener("abort", stop);
-    try {
-      begin(ticket);
-    } catch (fault) {
-      ticket.reject(fault);
-    }
+    signal?.throwIfAborted();
+    begin({ resolve, reject } as Ticket<T>);
   });
+  if (signal) {
+    const over = onAbort(signal, stop);
+    promise.then(over, over);
+  }
+  return promise;
 }

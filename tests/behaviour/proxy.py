@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
+from typing import Self
 
 REFUSED = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -43,7 +44,7 @@ class Proxy:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         _in_thread(self._accept)
         return self
 
@@ -57,6 +58,12 @@ class Proxy:
             with suppress(OSError):
                 found.shutdown(socket.SHUT_RDWR)
             found.close()
+
+    def cut(self) -> None:
+        """Cut all connections that there are."""
+        for found in list(self._open):
+            with suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
         while True:

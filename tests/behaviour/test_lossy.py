@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 import pytest
 
 import pushlane
@@ -17,9 +15,7 @@ class LossyProxy(Proxy):
     """Lets everything through, but loses the next answers on request, and cuts with them."""
 
     def __init__(self, world: World) -> None:
-        port = urlsplit(world.server.url).port
-        assert port is not None
-        super().__init__(port, lets_upgrades=True)
+        super().__init__(world.port, lets_upgrades=True)
 
 
 @behaviour

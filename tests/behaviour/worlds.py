@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
 from typing import Any
+from urllib.parse import urlsplit
 
 from pushlane import testing
 from tests.behaviour.javascript import JavaScriptShell
@@ -44,6 +45,13 @@ class World:
     def open_state(self) -> str:
         """`Client.state` of a client that is connected."""
         return "polling" if self.transport == "poll" else "open"
+
+    @property
+    def port(self) -> int:
+        """The server's, for proxies in front of it."""
+        port = urlsplit(self.server.url).port
+        assert port is not None
+        return port
 
     def connect(self, **options: Any) -> AbstractAsyncContextManager[Any]:
         """A client of this world's server."""

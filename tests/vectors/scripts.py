@@ -12,11 +12,11 @@ Step = tuple[int, str, dict[str, Any]]
 
 def welcome(
     session: str = "s-1", *, resumed: bool = False, lost: dict[str, list[str]] | None = None,
-    heartbeat_ms: int = 25000, **limits: int,
+    **limits: int,
 ) -> dict[str, Any]:  # fmt: skip
     frame: dict[str, Any] = {
         "op": "welcome", "session": session, "node": "a", "server": "vector", "resumed": resumed,
-        "now": 0, "resume_ms": 30000, "heartbeat_ms": heartbeat_ms, "limits": limits,
+        "now": 0, "resume_ms": 30000, "heartbeat_ms": 25000, "limits": limits,
     }  # fmt: skip
     if lost:
         frame["lost"] = lost
@@ -46,11 +46,6 @@ def opened(link: int = 1, at: int = 0, **kwargs: Any) -> list[Step]:
 START: Step = (0, "start", {"ticket": "start"})
 AUTO: Step = (0, "start", {"ticket": "start", "transport": "auto"})
 POLL: Step = (0, "start", {"ticket": "start", "transport": "poll"})
-
-
-def polling(link: int = 1, at: int = 0, *, resumed: bool = False) -> list[Step]:
-    """A link of polling that is welcomed: nothing comes unasked, so there is no heartbeat."""
-    return opened(link, at, session="poll", resumed=resumed, heartbeat_ms=0)
 
 
 def publish(at: int, ticket: str, queue: str = "q", **message: Any) -> Step:
@@ -212,9 +207,9 @@ SCRIPTS: dict[str, list[Step]] = {
         lost(5_001, code=1008, reason="unavailable"), tick(5_051),
     ],
     "auto: an upgrade that is refused means polling, at once": [
-        AUTO, publish(0, "a"), lost(5, refused=400), *polling(2, 10),
+        AUTO, publish(0, "a"), lost(5, refused=400), *opened(2, 10),
         received(20, {"op": "published", "id": 1, "ids": ["m-1"]}, link=2),
-        lost(30, 2), tick(80), *polling(3, 90, resumed=True),
+        lost(30, 2), tick(80), *opened(3, 90, resumed=True),
     ],
     "auto: cut three times before the welcome means polling": [
         AUTO, lost(5, refused=0), tick(55), (60, "connected", {"link": 2, "token": None}),
@@ -227,54 +222,51 @@ SCRIPTS: dict[str, list[Step]] = {
         AUTO, lost(1, refused=401), tick(51), lost(52, 2, refused=503), tick(152), lost(153, 3),
         tick(353), lost(354, 4, refused=429), tick(754), lost(755, 5), tick(1_555),
     ],
-    "auto: once there was a WebSocket, one refusal is not enough; what is unknown then stays so": [
+    "auto: once there was a WebSocket, one refusal is not enough; then the session is resumed": [
         AUTO, *opened(), publish(5, "a"), publish(5, "b", body=1, dedup="mine"), flush(5),
         lost(10), tick(60), lost(65, 2, refused=400), tick(165), lost(170, 3, refused=400),
-        tick(370), lost(375, 4, refused=400), *polling(5, 380),
-        received(390, {"op": "published", "id": 2, "ids": ["m-1"]}, link=5),
+        tick(370), lost(375, 4, refused=400), *opened(5, 380, resumed=True),
+        received(390, {"op": "published", "id": 2, "ids": ["m-1", "m-2"], "duplicates": [0]},
+                 link=5),
     ],
-    "auto: cut three times while young means polling, after what is under way": [
+    "auto: cut three times while young means polling, with all that is held": [
         AUTO, *opened(), lost(10_000), tick(10_050), *opened(2, 10_060, resumed=True),
         lost(20_060, 2), tick(20_110), *opened(3, 20_120, resumed=True), *subscribed(20_120, 3),
         take(20_130), publish(20_130, "unsure"), flush(20_130), lost(30_120, 3), tick(30_170),
-        *opened(4, 30_180, resumed=True), publish(30_180, "a"), flush(30_180), take(30_190),
-        settle(30_200, "ack", "m-1", "a1"), flush(30_200),
-        received(30_210, {"op": "done", "id": 4}, link=4), flush(30_210),
-        received(30_215, {"op": "published", "id": 3, "ids": ["m-9"]}, link=4), flush(30_215),
-        *polling(5, 30_220),
+        *opened(4, 30_180, resumed=True), take(30_190), settle(30_200, "ack", "m-1", "a1"),
+        flush(30_200),
+        received(30_210, {"op": "published", "id": 3, "ids": ["m-9"], "duplicates": [0]},
+                 {"op": "done", "id": 4}, link=4), flush(30_210),
     ],
     "auto: where polling is refused for good it is a WebSocket again": [
         AUTO, *opened(), lost(10), tick(60), *opened(2, 60, resumed=True), lost(70, 2), tick(170),
-        *opened(3, 170, resumed=True), lost(180, 3), tick(380), *opened(4, 380, resumed=True),
-        (390, "connected", {"link": 5, "token": None}),
-        received(395, {"op": "error", "code": "bad_request", "message": "no"}, link=5),
-        *opened(6, 400), lost(410, 6), tick(810), lost(815, 7, refused=400),
+        *opened(3, 170, resumed=True), lost(180, 3), tick(380),
+        (390, "connected", {"link": 4, "token": None}),
+        received(395, {"op": "error", "code": "bad_request", "message": "no"}, link=4),
+        *opened(5, 400, resumed=True), lost(410, 5), tick(810), lost(815, 6, refused=400),
     ],
     "auto: a server that goes away is not a proxy that cuts": [
         AUTO, *opened(), lost(1_000), tick(1_050), lost(1_060, 2), tick(1_200),
         *opened(3, 1_200), lost(2_000, 3), tick(2_300), lost(2_310, 4), tick(2_800),
         *opened(5, 2_800), lost(3_000, 5), tick(3_900), *opened(6, 3_900),
     ],
-    "auto: back to a WebSocket when it works again": [
-        AUTO, lost(5, refused=400), *polling(2, 10), *subscribed(10, 2), take(10), flush(10),
+    "auto: back to a WebSocket when it works again, with all that is held": [
+        AUTO, lost(5, refused=400), *opened(2, 10), *subscribed(10, 2), take(10), flush(10),
         tick(5_010), probed(5_100, 2, is_good=False), tick(15_100), publish(15_150, "a"),
-        flush(15_150), probed(15_200, 2), flush(15_200), publish(15_210, "b"), flush(15_210),
-        received(15_220, {"op": "done", "id": 2}, {"op": "published", "id": 3, "ids": ["m-8"]},
-                 link=2), flush(15_220),
-        settle(15_300, "ack", "m-1", "a1"), flush(15_300),
-        received(15_310, {"op": "done", "id": 4}, link=2), flush(15_310), take(15_400),
-        settle(15_410, "ack", "m-2", "a2"), flush(15_410),
-        received(15_420, {"op": "done", "id": 5}, link=2), flush(15_420), tick(15_450),
-        flush(15_450), *opened(3, 15_460),
+        flush(15_150), probed(15_200, 2), publish(15_210, "b"), settle(15_220, "ack", "m-1", "a1"),
+        flush(15_220), take(15_220), *opened(3, 15_230, resumed=True), take(15_230),
+        received(15_240, {"op": "published", "id": 5, "ids": ["m-8", "m-9"], "duplicates": [0]},
+                 {"op": "done", "id": 4}, link=3), flush(15_240),
     ],
-    "auto: a change that takes too long is put off": [
-        AUTO, lost(5, refused=400), *polling(2, 10), *subscribed(10, 2), take(10), flush(10),
-        tick(5_010), probed(5_020, 2), flush(5_020), tick(10_020), take(10_020), flush(10_020),
-        tick(20_100),
+    "auto: a probe that comes too late changes nothing": [
+        AUTO, lost(5, refused=400), *opened(2, 10), tick(5_010), lost(5_020, 2), probed(5_030, 2),
+        tick(5_070), *opened(3, 5_080, resumed=True), probed(5_090, 2),
+        (5_100, "close", {"timeout_ms": 30000, "ticket": "close"}), probed(5_110, 3),
     ],
-    "auto: when the WebSocket fails after all it polls again": [
-        AUTO, lost(5, refused=400), *polling(2, 10), tick(5_010), probed(5_020, 2), flush(5_020),
-        tick(5_270), flush(5_270), lost(5_280, 3, refused=400), *polling(4, 5_290),
+    "auto: when the WebSocket fails after all it polls again, at once": [
+        AUTO, lost(5, refused=400), *opened(2, 10), tick(5_010), probed(5_020, 2),
+        lost(5_030, 3, refused=0), *opened(4, 5_040, resumed=True), tick(15_040),
+        probed(15_050, 4), tick(18_050), *opened(6, 18_060, resumed=True),
     ],
     "what one answer says is lost, another does not bring back": [
         START, *opened(), *subscribed(), take(0), flush(0), tick(15_000), flush(15_000),
@@ -283,20 +275,17 @@ SCRIPTS: dict[str, list[Step]] = {
         received(15_020, {"op": "error", "id": 3, "code": "bad_request", "message": "no"}),
         tick(31_000), flush(31_000),
     ],
-    "polling: a lease runs from its delivery on, without a start": [
-        POLL, *polling(), *subscribed(), take(5_000), flush(5_000), tick(15_000), flush(15_000),
-        received(15_010, {"op": "done", "id": 2}), settle(16_000, "ack", "m-1", "a1"),
-        flush(16_000), received(16_010, {"op": "done", "id": 3}), tick(30_000), take(30_000),
+    "polling: a session like any other": [
+        POLL, *opened(), *subscribed(), take(5_000), flush(5_000), lost(5_100), tick(5_150),
+        *opened(2, 5_160, resumed=True), tick(20_000), flush(20_000),
+        received(20_010, {"op": "done", "id": 2}, link=2), settle(21_000, "ack", "m-1", "a1"),
+        flush(21_000), received(21_010, {"op": "done", "id": 3}, link=2),
+        (21_020, "close", {"timeout_ms": 30000, "ticket": "close"}), flush(21_020),
+        received(21_030, {"op": "done", "id": 4}, {"op": "done", "id": 5}, link=2), flush(21_030),
     ],
-    "polling: after a reconnect kept leases are extended at once": [
-        POLL, *polling(), *subscribed(), take(0), flush(0), lost(1_000), tick(1_050),
-        *polling(2, 1_060, resumed=True), tick(1_060), flush(1_060),
-        received(1_070, {"op": "done", "id": 2, "lease_lost": ["P.1"]}, link=2),
-    ],
-    "polling: at the end what is held goes back": [
-        POLL, *polling(), *subscribed(), take(1, kept=False), flush(1),
-        (3, "close", {"timeout_ms": 30000, "ticket": "close"}), flush(3),
-        received(5, {"op": "done", "id": 2}, {"op": "done", "id": 3}), flush(5),
+    "polling: refused for good, and no WebSocket was wished for": [
+        POLL, (0, "connected", {"link": 1, "token": None}),
+        received(5, {"op": "error", "code": "bad_request", "message": "no"}),
     ],
     "taken over is final": [START, *opened(), lost(5, code=4001, reason="taken_over")],
     "no server in time": [

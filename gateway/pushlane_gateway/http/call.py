@@ -91,10 +91,11 @@ class Call:
 
     async def body(self) -> Any:
         """The body, as the operation's type. An empty one is an empty object."""
-        data = await self._read()
+        data = await self.read()
         return decode_json(self.operation.decoder, data or b"{}")
 
-    async def _read(self) -> bytes:
+    async def read(self) -> bytes:
+        """The body as it came."""
         most = self.tools.limits.frame_bytes
         data = bytearray()
         try:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, Raw, UnsetType, field
 from msgspec.structs import fields
 
 from pushlane.wire.frames import (
     Count,
     DeliverMessage,
     Failed,
+    Id,
     Millis,
     Part,
     PublishMessage,
@@ -30,6 +31,7 @@ from pushlane_gateway.session.delivery import message_object
 __all__ = ["ConsumerInfo", "Explanation", "Stats"]
 
 Page = Annotated[int, Meta(ge=1, le=1_000)]
+CloseCode = Annotated[int, Meta(ge=1_000, le=4_999)]
 
 
 class ErrorObject(Part):
@@ -83,6 +85,39 @@ class MessagesAnswer(msgspec.Struct):
     """Messages, perhaps none."""
 
     messages: list[DeliverMessage]
+
+
+# Pipes
+
+
+class PipeBody(Part):
+    """Frames to send (`n`), an answer to wait for (`after`), a close; without `pipe`: open one."""
+
+    pipe: Token | None = None
+    n: Id | None = None
+    frames: list[Raw] | None = None
+    after: Count | None = None
+    wait_ms: Millis | None = None
+    close: CloseCode | None = None
+
+
+class PipeClose(Part):
+    """How the server closed a pipe: the codes of a WebSocket."""
+
+    code: int
+    reason: str
+
+
+class PipeAnswer(Part):
+    """The name of the pipe that was opened, or frames with the number of their answer."""
+
+    pipe: Token | None = None
+    n: Count | None = None
+    frames: list[Raw] | None = None
+    close: PipeClose | None = None
+
+
+# Settling
 
 
 class AckBody(Part):

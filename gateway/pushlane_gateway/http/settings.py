@@ -21,6 +21,10 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Receives of which all is settled, kept for `resume_ms`: repeated acks are `duplicate`."""
     redrive_ms: int = 10_000
     """How long one redrive request goes on before it answers where to go on."""
+    pipes: int = 10_000
+    """Pipes open at once (sessions over HTTP requests); one more is `unavailable`."""
+    pipe_ms: int = 30_000
+    """A pipe whose client makes no receive for this long is cut; its session waits for a resume."""
     ready_ms: int = 2_000
     """How long the store may take to answer `/readyz`."""
 

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from pushlane_gateway.auth.rule import Action
-from pushlane_gateway.http import health, messages, page, publish, queues, receive, settle, tokens
+from pushlane_gateway.http import (
+    health,
+    messages,
+    page,
+    pipe,
+    publish,
+    queues,
+    receive,
+    settle,
+    tokens,
+)
 from pushlane_gateway.http.objects import (
     AckBody,
     ConsumersAnswer,
@@ -17,6 +27,8 @@ from pushlane_gateway.http.objects import (
     Nothing,
     PeekAnswer,
     PeekQuery,
+    PipeAnswer,
+    PipeBody,
     PublishAnswer,
     PublishBody,
     QueueBody,
@@ -96,6 +108,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(name="redrive", method="POST", path=QUEUE + "/redrive", handler=queues.redrive,
         summary="Send dead letters back to where they came from.", rights=("manage",),
         body=RedriveBody, answer=RedriveAnswer),
+    # Sessions
+    Operation(name="pipe", method="POST", path="/v1/pipe", handler=pipe.pipe,
+        summary="Carry the frames of a session where a WebSocket can't get through.", public=True,
+        body=PipeBody, answer=PipeAnswer),
     # The server
     Operation(name="limits", method="GET", path="/v1/limits", handler=health.limits,
         summary="Show what a client may send: what `welcome` tells a session.",

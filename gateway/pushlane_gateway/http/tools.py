@@ -19,6 +19,7 @@ from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.http.settings import HttpSettings
 from pushlane_gateway.http.settled import Settled
 from pushlane_gateway.metrics import Metrics
+from pushlane_gateway.pipe.pipes import Pipes
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class HttpTools:
     authenticator: Authenticator
     origins: Callable[[str | None, str | None], bool]
     """Whether a request with this Origin and this Host may go on."""
+    pipes: Pipes
     metrics: Metrics = field(default_factory=Metrics)
     limits: Limits = DEFAULTS
     settings: HttpSettings = field(default_factory=HttpSettings)

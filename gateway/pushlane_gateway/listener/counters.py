@@ -7,6 +7,11 @@ how metrics are shown. Every bound of `GatewaySettings` that a client can meet h
 from __future__ import annotations
 
 
+def close_label(code: int) -> int:
+    """Clients may close with any code of their own."""
+    return code if code < 3000 or code in (4001, 4002) else 4000
+
+
 class Counters:
     def __init__(self) -> None:
         self.accepted = 0
@@ -50,5 +55,5 @@ class Counters:
         self.refusals[status] = self.refusals.get(status, 0) + 1
 
     def closed(self, code: int) -> None:
-        label = code if code < 3000 or code in (4001, 4002) else 4000
+        label = close_label(code)
         self.closes[label] = self.closes.get(label, 0) + 1

@@ -1,4 +1,4 @@
-"""What a session needs of a socket. The listener makes real ones, tests make their own."""
+"""What a session needs of a socket: a WebSocket of the listener's, a pipe, or one of the tests'."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ __all__ = ["Link", "SocketClosed"]
 
 
 class Link(Protocol):
-    """One WebSocket after its handshake. All but `receive` and `drain` are plain calls."""
+    """One WebSocket after its handshake, or what stands in for it.
+
+    All but `receive` and `drain` are plain calls.
+    """
 
     @property
     def codec(self) -> Codec: ...

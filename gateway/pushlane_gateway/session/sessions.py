@@ -34,7 +34,7 @@ class Sessions:
         self._empty: trio.Event | None = None
         """Set when the last connection of a server that closes is gone."""
         metrics = tools.metrics
-        metrics.gauge("connections", "Open WebSockets.", lambda: len(self._connections))
+        metrics.gauge("connections", "Open WebSockets and pipes.", lambda: len(self._connections))
         metrics.gauge("sessions", "Sessions, connected or not.", lambda: len(self._sessions))
         metrics.gauge("sessions_detached", "Sessions to resume.", lambda: len(self._detached))
 

@@ -6,117 +6,90 @@
  * go along with those that are due now.
  */
 
-import type { Lease } from "./lease.js";
-import { EXTEND_AT } from "./settings.js";
+import { type Lease, Phase } from "./lease.js";
 import type { Subscription } from "./subscription.js";
 
+/** The part of a lease after which it is extended: half of it is left for a reconnect. */
+const EXTEND_AT = 0.5;
 /** The part of a lease by which an extension may come early, to share a frame with others. */
 const TOGETHER = 0.1;
-const NEVER = Infinity;
+
+export type Clocks = ReturnType<typeof makeClocks>;
 
 /** The started leases of a client. */
-export class Clocks {
-  private _count = 0;
-  private _lookAt = NEVER;
-
-  constructor(
-    private _extendForMs: number,
-    private _subscriptions: Iterable<Subscription>,
-  ) {}
+export function makeClocks(subscriptions: Set<Subscription>, extendForMs: number) {
+  let running = 0;
+  let lookAt = Infinity;
 
   /** Those that somebody works on. */
-  running(): Lease[] {
-    const all = [...this._subscriptions].flatMap(({ held }) => held.values());
-    return all.filter(({ isRunning }) => isRunning);
+  const started = (): Lease[] =>
+    [...subscriptions]
+      .flatMap((subscription) => subscription.held())
+      .filter(({ phase }) => phase === Phase.Started);
+
+  /** Look at all of them no later than then. */
+  function lookBy(at: number): void {
+    if (at < lookAt) lookAt = at;
   }
 
-  private _run(lease: Lease, isRunning: boolean): void {
-    if (lease.isRunning === isRunning) return;
-    lease.isRunning = isRunning;
-    this._count += isRunning ? 1 : -1;
-  }
-
-  /** Somebody begins to work on it. */
-  start(lease: Lease, now: number): void {
-    this._run(lease, true);
-    this.wind(lease, now, lease.message.lease_ms);
+  /** A lease runs while it is started. */
+  function turn(lease: Lease, phase: Phase): void {
+    running += +(phase === Phase.Started) - +(lease.phase === Phase.Started);
+    lease.phase = phase;
+    if (phase === Phase.Started) lookBy(lease.deadline);
   }
 
   /** The lease runs anew since then: when we sent the word for it, which is no later than when the
    * server heard it. */
-  wind(lease: Lease, since: number, leaseMs: number | null | undefined): void {
-    lease.deadline = since + (leaseMs ?? NEVER);
-    lease.extendAt = since + (leaseMs ?? NEVER) * EXTEND_AT;
-    this.lookBy(lease.extendAt);
-  }
-
-  stop(lease: Lease): void {
-    this._run(lease, false);
-  }
-
-  /** Its settle was refused: it runs on as it did. */
-  resume(lease: Lease): void {
-    this._run(lease, true);
-    this.lookBy(lease.deadline);
+  function wind(lease: Lease, since: number, spanMs: number): void {
+    lease.deadline = since + spanMs;
+    lease.extendAt = since + spanMs * EXTEND_AT;
+    lookBy(lease.extendAt);
   }
 
   /** Extend it when due, for a bounded time. */
-  keep(lease: Lease, now: number): void {
-    lease.keptUntil = now + this._extendForMs;
-    this.lookBy(lease.extendAt);
-  }
-
-  /** Look at all of them no later than then. */
-  lookBy(at: number): void {
-    if (at < this._lookAt) this._lookAt = at;
+  function keep(lease: Lease, now: number): void {
+    lease.keptUntil = now + extendForMs;
+    lookBy(lease.extendAt);
   }
 
   /** There is a connection again: what was not extended for want of one is due now. */
-  forgive(now: number): void {
-    for (const lease of this.running()) {
-      const part = (lease.message.lease_ms ?? 0) * (1 - EXTEND_AT);
+  function forgive(now: number): void {
+    for (const lease of started()) {
+      const part = lease.spanMs * (1 - EXTEND_AT);
       lease.extendAt = Math.min(lease.extendAt, lease.deadline - part);
     }
-    this.lookBy(now);
-  }
-
-  /** There is a server again, and it may have forgotten them: ask by extending. */
-  doubt(now: number): void {
-    for (const lease of this.running()) lease.extendAt = now;
-    this.lookBy(now);
+    lookBy(now);
   }
 
   /** When to look; never while nothing runs. */
-  wakeAt(): number {
-    return this._count ? this._lookAt : NEVER;
-  }
+  const wakeAt = (): number => (running ? lookAt : Infinity);
 
   /** Extend what is kept and due, lose what ran out. */
-  look(
+  function look(
     now: number,
     canExtend: boolean,
     extend: (lease: Lease) => void,
     lose: (lease: Lease) => void,
   ): void {
-    if (now < this._lookAt) return;
-    this._lookAt = NEVER;
-    for (const lease of this.running()) {
+    if (now < lookAt) return;
+    lookAt = Infinity;
+    for (const lease of started()) {
       if (now >= lease.deadline) {
         lose(lease);
         continue;
       }
-      const isKept = lease.keptUntil !== null && now < lease.keptUntil;
-      const early = (lease.message.lease_ms ?? 0) * TOGETHER;
-      if (isKept && canExtend && lease.extendAt <= now + early) {
+      const isKept = now < lease.keptUntil;
+      if (isKept && canExtend && lease.extendAt <= now + lease.spanMs * TOGETHER) {
         lease.extendAt = lease.deadline; // until the answer says otherwise
         extend(lease);
       }
-      this.lookBy(isKept && lease.extendAt > now ? lease.extendAt : lease.deadline);
+      lookBy(isKept && lease.extendAt > now ? lease.extendAt : lease.deadline);
     }
   }
 
   /** Whether somebody works on a message that is kept for them. */
-  get isKept(): boolean {
-    return this._count > 0 && this.running().some(({ keptUntil }) => keptUntil !== null);
-  }
+  const isAnyKept = (): boolean => started().some(({ keptUntil }) => keptUntil);
+
+  return { started, lookBy, turn, wind, keep, forgive, wakeAt, look, isAnyKept };
 }

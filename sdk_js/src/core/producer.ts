@@ -7,346 +7,300 @@
  * time; when the connection is lost everything unanswered goes again on the next, and the server
  * tells the repeats from the first by (producer, seq).
  *
- * A sequence counts one queue's messages: so it has no gaps there, whatever else the client sends.
+ * Callers who don't know of each other share a frame, and a mistake in one message refuses all of
+ * it. Nothing is stored then, so each goes again alone, and only whose fault it was hears of it.
  */
 
-import { ConnectionLost, errorFor, internal, PushlaneError } from "../wire/errors.js";
-import type { Published as PublishedFrame } from "../wire/frames.js";
-import { DEFAULT_LIMITS } from "../wire/limits.js";
-import { checkTarget } from "../wire/names.js";
-import type { Limits } from "../wire/tables.js";
-import type { Effect, Ticket } from "./effects.js";
-import type { PublishFrame } from "./frame.js";
-import { Fifo } from "./fifo.js";
+import { ConnectionLost, PushlaneError } from "../wire/errors.js";
+import type { Failed, Published as PublishedFrame } from "../wire/frames.js";
+import type { Line, Ticket } from "./line.js";
 import { Outbox } from "./outbox.js";
-import { Patience } from "./patience.js";
-import { FRAME_OVERHEAD, type Publication, type Published } from "./publication.js";
-import type { PublishRequest, Requests } from "./requests.js";
-import type { Settings } from "./settings.js";
+import type { Publication } from "./publication.js";
+import { Patience } from "./retry.js";
+import { REMEMBERED } from "./settings.js";
 
-/** Callers let in at once who have not brought their message yet: each may bring a big one. */
-const ADMITTED = 64;
+/** More than the op, the id and the name of a frame can take. */
+const FRAME_OVERHEAD = 1024;
 /** How often to look for messages that are over their time. */
 const EXPIRY_MS = 1000;
+/** One message may be to blame for the whole frame, and nothing of it was stored. */
+const ONE_FOR_ALL = ["bad_request", "too_large", "forbidden"];
+
+/** Somebody with a message for whom there is no room yet. */
+export interface Entrant {
+  reject: Ticket["reject"];
+  /** There is room: publish it. */
+  enter(): void;
+}
+
+export type Producer = ReturnType<typeof makeProducer>;
 
 /** All outboxes of a client. */
-export class Producer {
-  private _limits = DEFAULT_LIMITS;
-  private _outboxes = new Map<string, Outbox>();
+export function makeProducer(line: Line) {
+  const outboxes = new Map<string, Outbox>();
   /** Those with something to send, the one that waited longest first. */
-  private _active = new Set<Outbox>();
-  private _firstSeq = 1;
-  private _waiting = 0;
-  private _waitingBytes = 0;
-  private _inflightBytes = 0;
-  private _entrants = new Fifo<Ticket>();
-  private _admitted = 0;
-  private _expireAt = Infinity;
-
-  constructor(
-    private _settings: Settings,
-    private _effects: Effect[],
-    private _random: () => number,
-  ) {}
+  const active = new Set<Outbox>();
+  const entrants = new Set<Entrant>();
+  let firstSeq = 1;
+  let waitingCount = 0;
+  let waitingBytes = 0;
+  let inflightBytes = 0;
+  let expireAt = Infinity;
 
   // Coming in
 
-  /** Whether a message may come in at once; else wait with `enter`. */
-  get hasRoom(): boolean {
-    return !this._entrants.length && this._isOpen;
+  function hasRoom(): boolean {
+    const { waitingMessages, waitingBytes: most } = line.settings;
+    return waitingCount < waitingMessages && waitingBytes < most;
   }
 
-  private get _isOpen(): boolean {
-    const { waitingMessages, waitingBytes } = this._settings;
-    return this._waiting + this._admitted < waitingMessages && this._waitingBytes < waitingBytes;
+  /** `enter` is called when it is this one's turn, now or later. */
+  function admit(entrant: Entrant): void {
+    entrants.add(entrant);
+    admitMore();
   }
 
-  /** Queue up for room: the ticket resolves when it is this caller's turn to publish. */
-  enter(ticket: Ticket): void {
-    this._entrants.push(ticket);
-    this._admit();
-  }
-
-  /** One who was admitted publishes now, or has gone away. */
-  entered(): void {
-    this._admitted -= 1;
-  }
-
-  /** One who queued up is gone, admitted or not. */
-  leave(ticket: Ticket): void {
-    const { length } = this._entrants;
-    this._entrants.filter((one) => one !== ticket);
-    if (this._entrants.length === length) this.entered();
-    this._admit();
-  }
-
-  private _admit(): void {
-    while (this._entrants.length && this._admitted < ADMITTED && this._isOpen) {
-      this._admitted += 1;
-      this._effects.push({ kind: "resolve", ticket: this._entrants.shift()! });
+  function admitMore(): void {
+    for (const entrant of entrants) {
+      if (!hasRoom()) return;
+      entrants.delete(entrant);
+      entrant.enter();
     }
   }
 
-  /** Take a message in; throws `bad_request` or `too_large` and takes nothing then. */
-  publish(queue: string, publication: Publication, now: number): void {
-    let outbox = this._outboxes.get(queue);
-    if (!outbox) checkTarget(queue);
-    publication.check(this._limits);
+  /** Take a message in. */
+  function publish(queue: string, publication: Publication, now: number): void {
+    const outbox = outboxes.get(queue) ?? open(queue);
     publication.calledAt = now;
-    outbox ??= this._open(queue);
     outbox.waiting.push(publication);
-    this._waiting += 1;
-    this._waitingBytes += publication.cost;
-    this._active.add(outbox);
-    if (this._expireAt === Infinity) this._expireAt = now + EXPIRY_MS;
+    count(publication, 1);
+    active.add(outbox);
+    if (expireAt === Infinity) expireAt = now + EXPIRY_MS;
   }
 
-  /** The caller no longer waits: a message that was never sent is forgotten. */
-  withdraw(queue: string, publication: Publication): void {
-    if (publication.seq || publication.isOver) return;
-    this._outboxes.get(queue)?.waiting.filter((one) => one !== publication);
-    this._unwait(publication);
-    this._admit();
+  /** The caller no longer waits: what was never sent is forgotten. */
+  function withdraw(entrant: Entrant, queue: string, publication: Publication | undefined): void {
+    entrants.delete(entrant);
+    if (!publication || publication.seq || publication.isOver) return;
+    const { waiting } = outboxes.get(queue)!;
+    waiting.splice(waiting.indexOf(publication), 1);
+    publication.isOver = true;
+    count(publication, -1);
+    admitMore();
   }
 
-  private _open(queue: string): Outbox {
-    if (this._outboxes.size >= this._settings.producerQueues) {
-      for (const [name, outbox] of [...this._outboxes]) {
-        if (!outbox.isIdle) continue;
-        this._outboxes.delete(name);
-        this._active.delete(outbox);
-        this._firstSeq = Math.max(this._firstSeq, outbox.nextSeq);
+  function open(queue: string): Outbox {
+    if (outboxes.size >= line.settings.producerQueues) {
+      for (const [name, { isIdle, nextSeq }] of outboxes) {
+        if (!isIdle) continue;
+        outboxes.delete(name);
+        firstSeq = Math.max(firstSeq, nextSeq);
       }
     }
-    const outbox = new Outbox(queue, this._firstSeq);
-    this._outboxes.set(queue, outbox);
+    const outbox = new Outbox(queue, firstSeq);
+    outboxes.set(queue, outbox);
     return outbox;
   }
 
-  private _unwait(publication: Publication): void {
-    publication.isOver = true;
-    this._waiting -= 1;
-    this._waitingBytes -= publication.cost;
+  function count({ cost }: Publication, sign: number): void {
+    waitingCount += sign;
+    waitingBytes += sign * cost;
   }
 
   // Going out
 
-  /** Frames for everything that may be sent now: with what was never sent, or without. */
-  *outgoing(requests: Requests, now: number, hasFresh = true): Generator<PublishFrame> {
-    const most = Math.max(1, this._limits.unanswered - this._settings.settleReserve);
-    for (const outbox of [...this._active]) {
-      while (outbox.blockedUntil <= now && requests.size < most) {
-        const frame = this._frame(outbox, requests, hasFresh);
-        if (!frame) break;
-        yield frame;
-      }
-      this._active.delete(outbox);
-      if (outbox.hasMore) this._active.add(outbox);
+  /** Send all that may be sent now. */
+  function flush(now: number): void {
+    const { limits, settings } = line;
+    const most = Math.max(1, limits.unanswered - settings.settleReserve);
+    for (const outbox of [...active]) {
+      while (outbox.blockedUntil <= now && line.asking() < most && send(outbox));
+      active.delete(outbox);
+      if (outbox.waiting.length || outbox.repeats.length) active.add(outbox);
     }
-    this._admit();
+    admitMore();
   }
 
-  private _frame(outbox: Outbox, requests: Requests, hasFresh: boolean): PublishFrame | undefined {
-    const { frame_bytes, inflight_bytes, batch } = this._limits;
-    let room = frame_bytes - FRAME_OVERHEAD;
-    if (this._inflightBytes) room = Math.min(room, inflight_bytes - this._inflightBytes);
-    const [publications, fresh] = outbox.take(
-      batch,
-      room,
-      hasFresh ? this._settings.producerWindow : 0,
+  /** The next messages of a queue to send. */
+  function take(outbox: Outbox): Publication[] {
+    const { frame_bytes, inflight_bytes, batch } = line.limits;
+    const { repeats, waiting, sent } = outbox;
+    const most = frame_bytes - FRAME_OVERHEAD;
+    let room = inflightBytes ? Math.min(most, inflight_bytes - inflightBytes) : most;
+    const messages: Publication[] = [];
+    const isOver = (next: Publication): boolean => {
+      if (next.cost > most)
+        fail(outbox, next, new PushlaneError("too_large", `over ${most} bytes`));
+      return next.isOver;
+    };
+    const fits = (next: Publication): boolean => {
+      const isAlone = next.isAlone || messages[0]?.isAlone;
+      const isFit = next.cost <= room && messages.length < (isAlone ? 1 : batch);
+      if (isFit) room -= messages.push(next) && next.cost;
+      return isFit;
+    };
+    while (repeats.length && (isOver(repeats[0]!) || fits(repeats[0]!))) repeats.shift();
+    if (repeats.length) return messages;
+    while (outbox.oldest < outbox.nextSeq && !sent.find(outbox.oldest)) outbox.oldest += 1;
+    const last = outbox.oldest + Math.min(line.settings.producerWindow, REMEMBERED);
+    let taken = 0;
+    for (const next of waiting) {
+      if (!isOver(next)) {
+        if (outbox.nextSeq >= last || !fits(next)) break;
+        sent.put((next.seq = outbox.nextSeq++), next);
+      }
+      count(next, -1);
+      taken += 1;
+    }
+    waiting.splice(0, taken);
+    return messages;
+  }
+
+  /** A frame of what is next; whether there was something. */
+  function send(outbox: Outbox): boolean {
+    const messages = take(outbox);
+    if (!messages.length) return false;
+    const cost = messages.reduce((sum, publication) => sum + publication.cost, 0);
+    inflightBytes += cost;
+    line.ask(
+      { op: "publish", to: outbox.queue },
+      {
+        onDone: (answer, now) => {
+          inflightBytes -= cost;
+          stored(outbox, messages, answer as PublishedFrame, now);
+        },
+        onRefused: (error, now) => {
+          inflightBytes -= cost;
+          refused(outbox, messages, error, now);
+        },
+      },
+      messages.map(({ text, seq }) => `{${text}${seq}}`),
     );
-    if (!publications.length) return undefined;
-    const cost = costOf(publications);
-    this._waiting -= fresh;
-    this._waitingBytes -= costOf(publications.slice(publications.length - fresh));
-    this._inflightBytes += cost;
-    const id = requests.add({ kind: "publish", outbox, publications, cost });
-    return { op: "publish", id, to: outbox.queue, messages: publications };
+    return true;
   }
 
   // Answers
 
   /** A frame of ours was stored, all or in part. */
-  answered(request: PublishRequest, answer: PublishedFrame, now: number): void {
-    const { outbox, publications, cost } = request;
-    if (answer.ids.length !== publications.length) {
-      const fault = internal(`${answer.ids.length} ids for ${publications.length} messages`);
-      this.refused(request, fault, now);
-      return;
-    }
-    this._inflightBytes -= cost;
-    const duplicates = new Set(answer.duplicates);
-    publications.forEach((publication, index) => {
+  function stored(outbox: Outbox, messages: Publication[], answer: PublishedFrame, now: number) {
+    const { ids, duplicates, failed } = answer;
+    messages.forEach((publication, index) => {
+      const id = ids?.[index];
       if (publication.isOver) return;
-      const id = answer.ids[index] ?? null;
-      if (id === null) {
-        this._refused(outbox, [publication], failureOf(answer, index), now);
-        return;
+      if (id) {
+        finish(outbox, publication);
+        const { options, wasRepeated, ticket } = publication;
+        const isOurs = options.dedup === undefined || wasRepeated;
+        const duplicate = !isOurs && !!duplicates?.includes(index);
+        ticket.resolve({ id, duplicate, error: null });
+      } else {
+        const found: Partial<Failed> = failed?.find((one) => one.index === index) ?? {};
+        const { code = "internal", message = "no id", retry_ms } = found;
+        refused(outbox, [publication], new PushlaneError(code, message, retry_ms), now);
       }
-      outbox.finish(publication);
-      const { options, wasRepeated, ticket } = publication;
-      const duplicate = duplicates.has(index) && options.dedup !== undefined && !wasRepeated;
-      const value: Published = { id, duplicate, error: null };
-      this._effects.push({ kind: "resolve", ticket, value });
     });
   }
 
-  /** A whole frame of ours was refused. */
-  refused({ outbox, publications, cost }: PublishRequest, error: PushlaneError, now: number): void {
-    this._inflightBytes -= cost;
-    this._refused(outbox, publications, error, now);
-  }
-
-  private _refused(
-    outbox: Outbox,
-    publications: Publication[],
-    error: PushlaneError,
-    now: number,
-  ): void {
+  /** A frame of ours was refused, or a message of one. */
+  function refused(outbox: Outbox, messages: Publication[], error: PushlaneError, now: number) {
+    const isAlone = messages.length > 1 && ONE_FOR_ALL.includes(error.code);
     const again: Publication[] = [];
-    for (const publication of publications) {
+    for (const publication of messages) {
       if (publication.isOver) continue;
-      publication.patience ??= new Patience(this._settings, this._random);
-      const at = publication.patience.retryAt(error, now);
-      if (at === null) {
-        outbox.finish(publication);
-        this._effects.push({ kind: "reject", ticket: publication.ticket, error });
+      const patience = (publication.patience ??= new Patience());
+      const at = isAlone ? 0 : patience.retryAt(line, error, now);
+      if (at === undefined) {
+        fail(outbox, publication, error);
       } else {
-        again.push(publication);
+        publication.isAlone ||= isAlone;
         outbox.blockedUntil = Math.max(outbox.blockedUntil, at);
+        again.push(publication);
       }
     }
-    if (again.length) {
-      outbox.repeat(again);
-      this._active.add(outbox);
-    }
+    repeat(outbox, again, !isAlone);
+  }
+
+  /** Send these again, each at its place; they may have been stored. */
+  function repeat(outbox: Outbox, publications: Publication[], wasStored = true): void {
+    for (const publication of publications) publication.wasRepeated ||= wasStored;
+    outbox.repeats = [...outbox.repeats, ...publications].sort((a, b) => a.seq - b.seq);
+    if (publications.length) active.add(outbox);
+  }
+
+  /** Its fate is known. */
+  function finish({ sent }: Outbox, publication: Publication): void {
+    publication.isOver = true;
+    sent.drop(publication.seq);
+  }
+
+  function fail(outbox: Outbox, publication: Publication, error: PushlaneError): void {
+    finish(outbox, publication);
+    publication.ticket.reject(error);
   }
 
   // Connections
 
   /** Everything unanswered goes again, before everything else. */
-  disconnected(): void {
-    this._inflightBytes = 0;
-    for (const outbox of this._outboxes.values()) {
+  function disconnected(): void {
+    inflightBytes = 0;
+    for (const outbox of outboxes.values()) {
       outbox.blockedUntil = 0;
-      if (outbox.unanswered.size) {
-        outbox.repeatAll();
-        this._active.add(outbox);
-      }
+      outbox.repeats = [];
+      repeat(outbox, outbox.sent.all());
     }
-  }
-
-  /** Another transport is used from now on, where a repeat of ours would be stored again: of what
-   * has no answer and no id of the caller's, nobody can say whether it happened. */
-  moved(): void {
-    for (const outbox of this._outboxes.values()) {
-      for (const publication of outbox.unanswered.values()) {
-        if (publication.options.dedup !== undefined) continue;
-        outbox.finish(publication);
-        this._fail(
-          publication,
-          new ConnectionLost("the connection was lost before the answer came"),
-        );
-      }
-    }
-  }
-
-  /** Another server may have others: what waits must not spoil its neighbours' frames. */
-  setLimits(limits: Limits): void {
-    this._limits = limits;
-    for (const { waiting } of this._outboxes.values()) {
-      waiting.filter((publication) => {
-        try {
-          publication.check(limits);
-          return true;
-        } catch (fault) {
-          this._unwait(publication);
-          this._fail(publication, fault as PushlaneError);
-          return false;
-        }
-      });
-    }
-  }
-
-  private _fail({ ticket }: Publication, error: PushlaneError): void {
-    this._effects.push({ kind: "reject", ticket, error });
   }
 
   // Time
 
   /** When a block ends or a message may be over its time. */
-  wakeAt(): number {
-    let at = this._expireAt;
-    for (const { blockedUntil } of this._active) {
-      if (blockedUntil && blockedUntil < at) at = blockedUntil;
-    }
+  function wakeAt(): number {
+    let at = expireAt;
+    for (const { blockedUntil } of active) if (blockedUntil) at = Math.min(at, blockedUntil);
     return at;
   }
 
   /** End blocks, and fail what waited too long. */
-  tick(now: number): void {
-    for (const outbox of this._active) if (outbox.blockedUntil <= now) outbox.blockedUntil = 0;
-    if (now < this._expireAt) return;
-    this._expireAt = Infinity;
-    for (const outbox of this._outboxes.values()) {
-      this._expire(outbox, now - this._settings.publishMs);
-      if (!outbox.isIdle) this._expireAt = now + EXPIRY_MS;
+  function tick(now: number): void {
+    for (const outbox of active) if (outbox.blockedUntil <= now) outbox.blockedUntil = 0;
+    if (now < expireAt) return;
+    const { publishMs } = line.settings;
+    expireAt = Infinity;
+    for (const outbox of outboxes.values()) {
+      expire(outbox, now - publishMs, `no answer within ${publishMs} ms`);
+      if (!outbox.isIdle) expireAt = now + EXPIRY_MS;
     }
-    this._admit();
+    admitMore();
   }
 
-  private _expire(outbox: Outbox, calledBefore: number): void {
-    const within = `within ${this._settings.publishMs} ms`;
-    for (const publication of outbox.unanswered.values()) {
-      if (publication.calledAt > calledBefore) break;
-      outbox.finish(publication);
-      this._fail(publication, new ConnectionLost(`no answer ${within}`));
+  function expire(outbox: Outbox, calledBefore: number, late: string): void {
+    const { sent, waiting } = outbox;
+    for (const publication of [...sent.all(), ...waiting]) {
+      if (publication.calledAt > calledBefore) continue;
+      if (publication.seq) {
+        fail(outbox, publication, new ConnectionLost(late));
+      } else {
+        count(waiting.shift()!, -1);
+        fail(outbox, publication, new PushlaneError("unavailable", late));
+      }
     }
-    const { waiting } = outbox;
-    while (waiting.first && waiting.first.calledAt <= calledBefore) {
-      const publication = waiting.shift()!;
-      this._unwait(publication);
-      this._fail(publication, new PushlaneError("unavailable", `not sent ${within}`));
-    }
-  }
-
-  // The end
-
-  /** All that was sent is answered. */
-  get isFree(): boolean {
-    return [...this._outboxes.values()].every(({ unanswered }) => !unanswered.size);
   }
 
   /** Nothing of anybody is under way. */
-  get isIdle(): boolean {
-    if (this._entrants.length) return false;
-    for (const outbox of this._outboxes.values()) if (!outbox.isIdle) return false;
-    return true;
+  function isIdle(): boolean {
+    return !entrants.size && [...outboxes.values()].every(({ isIdle }) => isIdle);
   }
 
   /** No connection will come any more. */
-  failAll(error: PushlaneError): void {
-    for (const { unanswered, waiting } of this._outboxes.values()) {
-      for (const publication of [...unanswered.values(), ...waiting]) {
-        publication.isOver = true;
-        this._fail(publication, error);
+  function end(error: PushlaneError): void {
+    for (const outbox of outboxes.values()) {
+      for (const publication of [...outbox.sent.all(), ...outbox.waiting]) {
+        fail(outbox, publication, error);
       }
     }
-    for (const ticket of this._entrants) this._effects.push({ kind: "reject", ticket, error });
-    this._entrants.clear();
-    this._outboxes.clear();
-    this._active.clear();
-    this._waiting = this._waitingBytes = this._inflightBytes = 0;
-    this._expireAt = Infinity;
+    for (const { reject } of entrants) reject(error);
+    outboxes.clear();
+    active.clear();
   }
-}
 
-const costOf = (publications: Publication[]): number =>
-  publications.reduce((sum, { cost }) => sum + cost, 0);
-
-function failureOf(answer: PublishedFrame, index: number): PushlaneError {
-  const failure = answer.failed?.find((one) => one.index === index);
-  return failure
-    ? errorFor(failure.code, failure.message, failure.retry_ms)
-    : internal("neither an id nor an error");
+  return { admit, publish, withdraw, flush, disconnected, wakeAt, tick, isIdle, end };
 }

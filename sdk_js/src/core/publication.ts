@@ -1,22 +1,19 @@
 /**
- * A message on its way out: made from what the caller gave, checked before it is taken in.
+ * A message on its way out: made from what the caller gave.
  *
- * Publishes of independent callers share a frame, and a mistake in form refuses a whole frame. So
- * each message is checked alone, as the server would, before it can harm others. It is encoded at
- * the call: what the caller changes afterwards no longer matters.
+ * It is encoded at the call: what the caller changes afterwards no longer matters. What is wrong
+ * with it otherwise the server says.
  */
 
-import { badRequest, PushlaneError } from "../wire/errors.js";
-import type { Limits } from "../wire/tables.js";
-import { byteLength, checkPairs, toBase64, toJson } from "../wire/text.js";
-import type { Ticket } from "./effects.js";
-import { checkOptions, checkRange } from "./options.js";
-import type { Patience } from "./patience.js";
+import { badRequest, type PushlaneError } from "../wire/errors.js";
+import { renamed, snake } from "../wire/names.js";
+import { byteLength, toBase64, toJson } from "../wire/text.js";
+import type { Ticket } from "./line.js";
+import type { Patience } from "./retry.js";
+import { refuse } from "./settings.js";
 
-/** More than the op, the id and the name of a frame can take. */
-export const FRAME_OVERHEAD = 1024;
-/** More than a message's number can take, or the dedup id that is made of it. */
-const MESSAGE_OVERHEAD = 128;
+/** More than a message's number and braces can take. */
+const MESSAGE_OVERHEAD = 64;
 
 /** What a message may have besides its body. */
 export interface MessageOptions {
@@ -42,7 +39,6 @@ export interface MessageOptions {
 export class Item {
   readonly body?: unknown;
   constructor(readonly options: MessageOptions & { body?: unknown }) {
-    checkOptions("Item", options, ["body", ...OPTIONS]);
     this.body = options.body;
   }
 }
@@ -57,81 +53,47 @@ export interface Published {
   error: PushlaneError | null;
 }
 
-export const OPTIONS = [
-  "data", "key", "dedup", "priority", "delayMs", "ttlMs", "headers", "eventAt",
-] as const; // prettier-ignore
+const SEQ = '"seq":';
 
 /** For a message that has nothing but its body. */
-export const NONE: MessageOptions = Object.freeze({});
+export const NONE: MessageOptions = {};
 
 /** One message that waits to be sent or answered. */
 export class Publication {
-  /** Its JSON, but for what is added when it is sent: without the closing brace. */
+  /** Its JSON but for the braces, up to its number. */
   readonly text: string;
   /** At least the bytes that it takes in a frame. */
   readonly cost: number;
   seq = 0;
   calledAt = 0;
   wasRepeated = false;
-  patience: Patience | undefined;
+  /** A frame with this and others was refused: the next has nothing else. */
+  isAlone = false;
   isOver = false;
-  private _bytes: number;
+  patience: Patience | undefined;
 
   /** Throws `bad_request` for what JSON can't hold. */
   constructor(
     body: unknown,
-    readonly options: MessageOptions,
-    readonly ticket: Ticket,
+    readonly options: MessageOptions & { body?: unknown; signal?: AbortSignal | undefined },
+    readonly ticket: Ticket<Published>,
   ) {
-    const { data } = options;
-    if ((body === undefined) === (data === undefined)) {
-      throw badRequest("body or data is needed, exactly one of them");
-    }
-    const text = data === undefined ? toJson(body) : `"${toBase64(bytesOf(data))}"`;
-    const size = byteLength(text);
-    this._bytes = data === undefined ? size : data.byteLength;
-    const rest = options === NONE ? "" : restOf(options);
-    this.text = `{"${data === undefined ? "body" : "data"}":${text}${rest}`;
-    checkPairs(this.text);
-    this.cost = size + byteLength(rest) + MESSAGE_OVERHEAD;
-  }
-
-  /** Throws `bad_request` or `too_large`, as the server would. */
-  check(limits: Limits): void {
-    const { key, dedup, priority, delayMs, ttlMs, headers, eventAt } = this.options;
-    checkText("key", key, limits.key_bytes);
-    checkText("dedup", dedup, limits.dedup_bytes);
-    checkRange("priority", priority, 0, limits.priority_max);
-    checkRange("delayMs", delayMs, 0, limits.delay_ms_max);
-    checkRange("ttlMs", ttlMs, 1, limits.ttl_ms_max);
-    checkRange("eventAt", eventAt, 0, Number.MAX_SAFE_INTEGER);
-    if (headers !== undefined) checkHeaders(headers, limits.header_bytes);
-    if (key !== undefined && (priority ?? delayMs) !== undefined) {
-      throw badRequest("key goes with neither priority nor delayMs: they break its order");
-    }
-    tooLarge(this._bytes, limits.message_bytes);
-    tooLarge(this.cost, limits.frame_bytes - FRAME_OVERHEAD);
+    const start = body === undefined ? "" : `"body":${toJson(body)},`;
+    this.text = start + (options === NONE ? SEQ : fieldsOf(options));
+    this.cost = byteLength(this.text) + MESSAGE_OVERHEAD;
   }
 }
+
+const OPTIONS: Record<keyof Omit<MessageOptions, "data">, 0> = {
+  key: 0, dedup: 0, priority: 0, delayMs: 0, ttlMs: 0, headers: 0, eventAt: 0,
+}; // prettier-ignore
 
 /** The fields of a message besides its body. */
-function restOf({
-  key,
-  dedup,
-  priority,
-  delayMs,
-  ttlMs,
-  headers,
-  eventAt,
-}: MessageOptions): string {
-  const text = JSON.stringify({
-    key, dedup, priority, delay_ms: delayMs, ttl_ms: ttlMs, headers, event_at: eventAt,
-  }); // prettier-ignore
-  return text === "{}" ? "" : `,${text.slice(1, -1)}`;
-}
-
-function tooLarge(size: number, most: number): void {
-  if (size > most) throw new PushlaneError("too_large", `${size} bytes: at most ${most}`);
+function fieldsOf(options: Publication["options"]): string {
+  const { data, body, signal, ...rest } = options;
+  refuse(rest, OPTIONS);
+  const wire = renamed(rest, snake) as object;
+  return toJson({ data: data && toBase64(bytesOf(data)), ...wire, seq: 0 }).slice(1, -2);
 }
 
 function bytesOf(data: Uint8Array | ArrayBuffer | ArrayBufferView): Uint8Array {
@@ -139,20 +101,5 @@ function bytesOf(data: Uint8Array | ArrayBuffer | ArrayBufferView): Uint8Array {
     return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   }
   if (data instanceof ArrayBuffer) return new Uint8Array(data);
-  throw badRequest("data is no Uint8Array or ArrayBuffer");
-}
-
-function checkText(name: string, value: unknown, most: number): void {
-  if (value === undefined) return;
-  const size = typeof value === "string" ? byteLength(value) : NaN;
-  if (!(size >= 1 && size <= most)) throw badRequest(`${name} is no text of 1 to ${most} bytes`);
-}
-
-function checkHeaders(headers: object, most: number): void {
-  const texts = headers === null ? [0] : Object.entries(headers).flat();
-  if (texts.some((text) => typeof text !== "string")) {
-    throw badRequest("headers is no object of strings to strings");
-  }
-  const size = texts.reduce((sum, text) => sum + byteLength(text as string), 0);
-  if (size > most) throw badRequest(`headers has ${size} bytes: at most ${most}`);
+  throw badRequest("no bytes");
 }

@@ -6,11 +6,14 @@
  */
 
 import { badRequest } from "../wire/errors.js";
-import { checkOptions } from "./options.js";
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const MIB = 2 ** 20;
+
+/** A server remembers so many sequence numbers of a producer: a repeat of an older one can't be
+ * recognized. */
+export const REMEMBERED = 1024;
 
 export const DEFAULTS = {
   /** How long `connect` goes on trying before it fails: long enough for a server that starts. */
@@ -30,8 +33,6 @@ export const DEFAULTS = {
   /** Between probes of a WebSocket while polling; backoff as above. */
   probeBaseMs: 10 * SECOND,
   probeMaxMs: 5 * MINUTE,
-  /** How long a change of transport may take before it is put off: meanwhile nothing new begins. */
-  changeMs: 5 * SECOND,
   /** A connection that lived this long starts the backoff anew when it is lost. */
   stableMs: 5 * SECOND,
 
@@ -43,8 +44,7 @@ export const DEFAULTS = {
   retryBaseMs: 100,
   retryMaxMs: 5 * SECOND,
 
-  /** From the oldest unanswered message of a queue to the newest sent. A server remembers the last
-   * 1,024 sequence numbers of a producer: a repeat of an older one can't be recognized. */
+  /** From the oldest unanswered message of a queue to the newest sent; at most REMEMBERED. */
   producerWindow: 1000,
   /** Messages published and not yet sent; past it `publish` waits before it takes one in. */
   waitingMessages: 10_000,
@@ -66,32 +66,23 @@ export const DEFAULTS = {
 
   /** One HTTP request, from connecting to the last byte of its answer. */
   httpMs: 30 * SECOND,
-  /** How long a receive waits for messages: many proxies cut what is silent for 30 s. */
+  /** How long a receive of a pipe waits for frames: many proxies cut what is silent for 30 s. */
   pollWaitMs: 20 * SECOND,
-  /** Requests under way at once when polling; receives that wait come on top, one for each
-   * subscription. Browsers open six connections to a server at most. */
-  pollRequests: 4,
 };
 
 /** What a client may do at most, and how long it may take. */
 export type Settings = Readonly<typeof DEFAULTS>;
 
-/** The defaults with some changes; throws `bad_request`. */
-export function settingsOf(changes: Partial<Settings> = {}): Settings {
-  checkOptions("settings", changes, Object.keys(DEFAULTS));
-  const settings = { ...DEFAULTS, ...changes };
-  for (const [name, value] of Object.entries(settings)) {
-    if (!(Number.isInteger(value) && value >= 1)) {
-      throw badRequest(`${name} is ${value}: an integer from 1`);
-    }
-  }
-  if (settings.producerWindow > 1024) {
-    throw badRequest(`producerWindow is ${settings.producerWindow}: at most 1024`);
-  }
-  return settings;
+/** Throws `bad_request` for an option that nobody knows: most likely a slip of the pen. */
+export function refuse(options: object, known: object = {}): void {
+  for (const name in options) if (!(name in known)) throw badRequest(`no option ${name}`);
 }
 
-/** The part of a lease after which it is extended: half of it is left for a reconnect. */
-export const EXTEND_AT = 0.5;
-/** Times heartbeat_ms without a byte from the server: the connection is taken for dead. */
-export const SILENCE = 2.5;
+/** The defaults with some changes; throws `bad_request`. */
+export function settingsOf(changes: Partial<Settings> = {}): Settings {
+  refuse(changes, DEFAULTS);
+  for (const [name, value] of Object.entries(changes)) {
+    if (!(value >= 1)) throw badRequest(`${name} is ${value}`);
+  }
+  return { ...DEFAULTS, ...changes };
+}

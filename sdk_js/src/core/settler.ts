@@ -1,227 +1,214 @@
 /**
  * Telling the server what became of messages: start, ack, nack, extend.
  *
- * Acks and nacks are repeated until they are answered or the session is gone; then nobody can say
- * whether they counted, and whoever waits gets ConnectionLost.
+ * They are gathered by kind and sent as runs of receipts: a turn's acks of a subscription leave in
+ * one frame, and since most messages are settled in the order of their delivery it names most of
+ * them as one run, `P.N-M`. Acks and nacks are repeated until they are answered or the session is
+ * gone; then nobody can say whether they counted, and whoever waits gets ConnectionLost.
  */
 
 import { ConnectionLost, leaseLost, PushlaneError } from "../wire/errors.js";
-import type { Done, Start } from "../wire/frames.js";
-import { DEFAULT_LIMITS } from "../wire/limits.js";
+import type { Done } from "../wire/frames.js";
 import { expand } from "../wire/receipts.js";
+import { cut } from "../wire/text.js";
 import type { Clocks } from "./clocks.js";
-import type { Effect, Ticket } from "./effects.js";
-import type { Lease } from "./lease.js";
-import type { Requests, SettleRequest } from "./requests.js";
-import {
-  frameOf,
-  type Entry,
-  type Kind,
-  kindKey,
-  runs,
-  type Settle,
-  type SettleFrame,
-} from "./settle.js";
+import { type Lease, Phase, runs } from "./lease.js";
+import type { Line, Question, Ticket } from "./line.js";
 import type { Subscription } from "./subscription.js";
 
 /** More than a receipt takes in a frame. */
 const RECEIPT_BYTES = 160;
-const LOST = "the lease is lost: the message will be delivered again";
 
-/** What the server is to be told of leases, and its answers. */
-export class Settler {
-  limits = DEFAULT_LIMITS;
+/** What settles of one frame have in common; the fields are those of the frame. */
+export interface Kind {
+  readonly op: "ack" | "nack" | "extend";
+  readonly delay_ms?: number | undefined;
+  readonly error?: string | undefined;
+  readonly dead?: true;
+  readonly lease_ms?: number;
+}
+
+export const ACK: Kind = { op: "ack" };
+/** For what was never started: it goes back at once, and no attempt is counted. */
+export const GIVE_BACK: Kind = { op: "nack", delay_ms: 0 };
+
+/** What is told of a failure: the error's name and message, or the text that was given. */
+export const summary = (error: unknown, { limits }: Line): string | undefined =>
+  error === undefined || error === null ? undefined : cut(String(error), limits.error_bytes);
+
+/** A lease, and who waits for the answer, if anybody does. */
+type Entry = [lease: Lease, ticket: Ticket | undefined];
+
+/** Settles of one kind that wait to be sent. */
+export interface Group {
+  kind: Kind;
+  entries: Entry[];
+}
+
+export type Settler = ReturnType<typeof makeSettler>;
+
+/** What the server is to be told of leases, and its answers. `retries` says whether something is to
+ * be sent again, `onChange` hears when a subscription may be done. */
+export function makeSettler(
+  line: Line,
+  { turn, wind, lookBy }: Clocks,
+  retries: (source: Subscription, error: PushlaneError, now: number) => boolean,
+  onChange: (source: Subscription) => void,
+) {
   /** Those with something to tell the server. */
-  readonly dirty = new Set<Subscription>();
+  const dirty = new Set<Subscription>();
   /** Acks and nacks without an answer yet. */
-  pending = 0;
-
-  constructor(
-    private _effects: Effect[],
-    private _clocks: Clocks,
-  ) {}
+  let open = 0;
 
   /** Ack, nack or extend a message that was taken. */
-  settle(lease: Lease, kind: Kind, ticket: Ticket | null): void {
-    if (lease.lost) {
-      this.reject(ticket, leaseLost(LOST));
-    } else if (lease.phase === "started") {
-      this.add(lease, kind, ticket);
-    } else {
-      const what = lease.prefix ? "was settled before" : "has no lease";
-      this.reject(ticket, new PushlaneError("conflict", `the message ${what}`));
-    }
+  function settle(lease: Lease, kind: Kind, ticket?: Ticket): void {
+    if (lease.phase === Phase.Started) add(lease, kind, ticket);
+    else if (lease.lost) ticket?.reject(leaseLost());
+    else ticket?.reject(new PushlaneError("conflict", "no lease"));
   }
 
   /** The same, whatever its phase. */
-  add(lease: Lease, kind: Kind, ticket: Ticket | null): void {
+  function add(lease: Lease, kind: Kind, ticket?: Ticket): void {
     if (kind.op !== "extend") {
-      lease.phase = "settling";
-      this._clocks.stop(lease);
-      this.pending += 1;
+      turn(lease, Phase.Settling);
+      open += 1;
     }
-    const { subscription } = lease;
-    const group = subscription.settles.get(kindKey(kind));
-    if (group) group.entries.push([lease, ticket]);
-    else this._gather(subscription, kind, [[lease, ticket]]);
+    gather(lease.source, kind, [[lease, ticket]]);
   }
 
-  private _gather(subscription: Subscription, kind: Kind, entries: Entry[], isFirst = false): void {
-    const key = kindKey(kind);
-    const group = subscription.settles.get(key);
-    if (!group) subscription.settles.set(key, { kind, entries });
+  function gather(source: Subscription, kind: Kind, entries: Entry[], isFirst = false): void {
+    const key = kind === ACK ? "" : JSON.stringify(kind);
+    const group = source.settles.get(key);
+    if (!group) source.settles.set(key, { kind, entries });
     else if (isFirst) group.entries = [...entries, ...group.entries];
-    else for (const entry of entries) group.entries.push(entry);
-    this.dirty.add(subscription);
+    else group.entries.push(...entries);
+    dirty.add(source);
   }
 
   // Frames to send
 
-  /** What was taken since the last flush. */
-  *starts(subscription: Subscription, sub: number): Generator<Start> {
-    const taken = subscription.starts.filter((lease) => lease.phase !== "over");
-    subscription.starts = [];
-    for (const part of parts(taken, this._most)) {
-      yield { op: "start", sub, receipts: runs(part) };
-    }
-  }
-
-  /** What was settled since the last flush, as far as the server's window allows. */
-  *settles(
-    subscription: Subscription,
-    sub: number,
-    requests: Requests,
-    now: number,
-  ): Generator<SettleFrame> {
-    const groups = [...subscription.settles.values()];
-    subscription.settles = new Map();
-    for (const { kind, entries } of groups) {
-      for (const part of parts(entries, this._most)) {
-        if (requests.size >= this.limits.unanswered) {
-          this._gather(subscription, kind, part);
-          continue;
-        }
-        const settle: Settle = { subscription, kind, entries: part };
-        yield frameOf(sub, settle, requests.add({ kind: "settle", settle, sentAt: now }));
+  /** What was taken and settled since the last time, as far as the server's window allows. */
+  function flush(source: Subscription, sub: number, now: number): void {
+    const { settle, frame_bytes, unanswered } = line.limits;
+    const most = Math.min(settle, Math.ceil(frame_bytes / RECEIPT_BYTES));
+    const { starts, settles } = source;
+    source.starts = [];
+    source.settles = new Map();
+    const taken = starts.filter(({ phase }) => phase !== Phase.Over);
+    for (const part of parts(taken, most)) line.say({ op: "start", sub, receipts: runs(part) });
+    for (const { kind, entries } of settles.values()) {
+      for (const part of parts(entries, most)) {
+        if (line.asking() < unanswered) ask(source, sub, kind, part, now);
+        else gather(source, kind, part);
       }
     }
   }
 
-  private get _most(): number {
-    const { settle, frame_bytes } = this.limits;
-    return Math.max(1, Math.min(settle, Math.floor(frame_bytes / RECEIPT_BYTES)));
+  function ask(
+    source: Subscription,
+    sub: number,
+    kind: Kind,
+    entries: Entry[],
+    sentAt: number,
+  ): void {
+    const receipts = runs(entries.map(([lease]) => lease));
+    const again = () => repeat(source, kind, entries);
+    line.ask({ ...kind, sub, receipts } as Question, {
+      onDone(answer) {
+        source.patience = undefined;
+        done(kind, entries, answer as Done, sentAt);
+        onChange(source);
+      },
+      onRefused(error, now) {
+        if (retries(source, error, now)) {
+          again();
+        } else {
+          refused(kind, entries, error, now);
+          onChange(source);
+        }
+      },
+      onGone: again,
+    });
   }
 
   // Answers
 
   /** What the answer doesn't list succeeded. */
-  done({ settle, sentAt }: SettleRequest, frame: Done): void {
-    const { kind, entries } = settle;
+  function done(kind: Kind, entries: Entry[], { lease_lost }: Done, sentAt: number): void {
     const isExtend = kind.op === "extend";
-    const lost = new Set(expand(frame.lease_lost ?? []));
+    const lost = expand(lease_lost);
     for (const [lease, ticket] of entries) {
-      if (!isExtend) this.pending -= 1;
+      if (!isExtend) open -= 1;
       if (lost.has(lease.receipt)) {
-        this.lose(lease);
-        this.reject(ticket, leaseLost(LOST));
+        lose(lease);
+        ticket?.reject(leaseLost());
         continue;
       }
-      if (!isExtend) {
-        lease.phase = "over";
-        lease.subscription.held.delete(lease);
-      } else if (lease.phase === "started") {
-        this._clocks.wind(lease, sentAt, kind.lease_ms);
-      }
-      if (ticket) this._effects.push({ kind: "resolve", ticket });
+      if (!isExtend) finish(lease);
+      else if (lease.phase === Phase.Started) wind(lease, sentAt, kind.lease_ms!);
+      ticket?.resolve();
     }
   }
 
   /** It stays refused: the lease is ours as before. */
-  refused({ kind, entries }: Settle, error: PushlaneError, now: number): void {
+  function refused(kind: Kind, entries: Entry[], error: PushlaneError, now: number): void {
     for (const [lease, ticket] of entries) {
       if (kind.op === "extend") {
-        lease.extendAt = now + (kind.lease_ms ?? 0) / 8;
-        this._clocks.lookBy(lease.extendAt);
+        lookBy((lease.extendAt = now + lease.spanMs / 8));
       } else {
-        this.pending -= 1;
-        this._takeBack(lease);
+        open -= 1;
+        // The answer to another settle may have said meanwhile that it is lost. And what nobody had
+        // taken nobody wants: the server's clock ends it.
+        if (lease.phase === Phase.Settling) {
+          if (lease.deadline) turn(lease, Phase.Started);
+          else lose(lease);
+        }
       }
-      this.reject(ticket, error);
-    }
-  }
-
-  private _takeBack(lease: Lease): void {
-    // The answer to another settle may have said meanwhile that it is lost.
-    if (lease.phase !== "settling") return;
-    if (lease.deadline) {
-      lease.phase = "started";
-      this._clocks.resume(lease);
-    } else {
-      this.lose(lease); // nobody had taken it, so nobody wants it: the server's clock ends it
+      ticket?.reject(error);
     }
   }
 
   /** Send it again, before what came later. Its outcome is unknown until then. */
-  again({ subscription, kind, entries }: Settle): void {
-    let left = entries;
-    if (kind.op === "extend") {
-      // Nobody waits for the client's own: they come again when due.
-      left = entries.filter(([, ticket]) => ticket);
-    } else {
-      for (const [lease] of entries) lease.isUnknown = true;
-    }
-    if (left.length) this._gather(subscription, kind, left, true);
+  function repeat(source: Subscription, kind: Kind, entries: Entry[]): void {
+    // Nobody waits for the client's own extensions: they come again when due.
+    const left = kind.op === "extend" ? entries.filter(([, ticket]) => ticket) : entries;
+    for (const [lease] of left) lease.isUnknown ||= kind.op !== "extend";
+    if (left.length) gather(source, kind, left, true);
   }
 
   // Losing
 
-  /** The server says that these are no longer ours. */
-  loseReceipts(subscription: Subscription, receipts: string[]): void {
-    for (const receipt of expand(receipts)) {
-      const lease = subscription.held.get(receipt);
-      // Of what we are settling the answer decides: it may have been done.
-      if (lease && lease.phase !== "settling") this.lose(lease);
-    }
+  function finish(lease: Lease): void {
+    turn(lease, Phase.Over);
+    lease.source.release(lease);
   }
 
   /** A lease is over without our settling it. */
-  lose(lease: Lease): void {
-    const wasStarted = lease.phase === "started";
-    lease.phase = "over";
+  function lose(lease: Lease): void {
+    const wasStarted = lease.phase === Phase.Started;
     lease.lost = true;
-    this._clocks.stop(lease);
-    lease.subscription.held.delete(lease);
-    if (wasStarted) this._effects.push({ kind: "lost", lease });
+    finish(lease);
+    if (wasStarted) lease.owner?.cancel();
   }
 
   /** The session is gone, and with it all that the subscription held. */
-  loseAll(subscription: Subscription, errorOf: (lease: Lease) => PushlaneError): void {
-    for (const { kind, entries } of subscription.settles.values()) {
+  function loseAll(source: Subscription, error?: PushlaneError): void {
+    for (const { kind, entries } of source.settles.values()) {
       for (const [lease, ticket] of entries) {
-        if (kind.op !== "extend") this.pending -= 1;
-        this.reject(ticket, errorOf(lease));
+        if (kind.op !== "extend") open -= 1;
+        ticket?.reject(error ?? (lease.isUnknown ? new ConnectionLost("no answer") : leaseLost()));
       }
     }
-    subscription.settles = new Map();
-    subscription.starts = [];
-    for (const lease of subscription.held.values()) this.lose(lease);
-    subscription.held.clear();
+    source.settles = new Map();
+    source.starts = [];
+    source.held().forEach(lose);
   }
 
-  /** Tell whoever waits. */
-  reject(ticket: Ticket | null, error: PushlaneError): void {
-    if (ticket) this._effects.push({ kind: "reject", ticket, error });
-  }
+  return { dirty, settle, add, flush, lose, loseAll, isIdle: () => !open };
 }
 
-/** Why a settle failed whose session is gone. */
-export const gone = (lease: Lease): PushlaneError =>
-  lease.isUnknown
-    ? new ConnectionLost("the connection was lost before the answer came")
-    : leaseLost(LOST);
-
-function* parts<T>(items: T[], most: number): Generator<T[]> {
-  for (let at = 0; at < items.length; at += most) {
-    yield items.length <= most ? items : items.slice(at, at + most);
-  }
+function parts<T>(items: T[], most: number): T[][] {
+  const found: T[][] = [];
+  for (let at = 0; at < items.length; at += most) found.push(items.slice(at, at + most));
+  return found;
 }

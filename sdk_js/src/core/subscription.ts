@@ -2,60 +2,87 @@
  * A subscription as the client sees it: wanted, live, on its way out, over.
  *
  * The server's number for it changes when a session can't be resumed; the subscription goes on.
- * What was delivered and is not settled is `held`; of that, what nobody has taken yet waits in
- * `ready`.
+ * What was delivered and is not settled is held; of that, what nobody has taken yet waits in
+ * `untaken`.
  */
 
 import type { PushlaneError } from "../wire/errors.js";
-import type { Ticket } from "./effects.js";
-import { Fifo } from "./fifo.js";
-import { Held } from "./held.js";
 import type { Lease } from "./lease.js";
-import type { Patience } from "./patience.js";
-import type { Group } from "./settle.js";
+import type { Ticket } from "./line.js";
+import type { Patience } from "./retry.js";
+import type { Group } from "./settler.js";
+import { Table } from "./table.js";
 
 export type AckMode = "explicit" | "none";
 
-/** "wanted": to be asked for as soon as there is a connection. "leaving": closed on our side; the
- * server is told, or will be. */
-export type Standing = "wanted" | "asked" | "live" | "leaving" | "over";
+export const enum Standing {
+  /** To be asked for as soon as there is a connection. */
+  Wanted,
+  Live,
+  /** The server is asked for it. */
+  Asked,
+  /** Closed on our side; the server is to be told. */
+  Leaving,
+  /** It is told. */
+  Parting,
+  Over,
+}
 
 /** The owner of a subscription in the shell. */
 export interface Taker {
   /** There are messages to take. */
-  ready(): void;
+  onReady(): void;
   /** It is over: without an error because it was closed. */
-  ended(error: PushlaneError | null): void;
+  onEnded(error: PushlaneError | null): void;
+  /** The last settle of its messages is answered, too. */
+  onGone?(): void;
+}
+
+/** What is asked for. */
+export interface Wanted {
+  from: string;
+  credit: number;
+  ack?: AckMode | undefined;
+  lease_ms?: number | undefined;
 }
 
 export class Subscription {
-  standing: Standing = "wanted";
-  endTicket: Ticket | null = null;
-  /** Who waits until the last settle of its messages is answered. */
-  goneTicket: Ticket | null = null;
-  number: number | null = null;
-  readonly held = new Held();
-  readonly ready = new Fifo<Lease>();
+  standing = Standing.Wanted;
+  endTicket: Ticket | undefined;
+  sub: number | undefined;
+  untaken: Lease[] = [];
   /** Taken, and the server is not told yet. */
   starts: Lease[] = [];
   /** What to tell the server, by kind. */
   settles = new Map<string, Group>();
-  isLeavingSaid = false;
   retryAt = 0;
-  patience: Patience | null = null;
+  patience: Patience | undefined;
   /** Messages missed by a slow `ack: "none"` subscription. */
   dropped = 0;
-  /** How many messages would be taken at once: polling asks for no more, since their leases run
-   * from the delivery on. */
-  wanted = 0;
   owner!: Taker;
+  /** By prefix, of which there is one for each shard: few, and they stay. */
+  private _held: Record<string, Table<Lease>> = {};
 
   constructor(
-    readonly queue: string,
-    readonly credit: number,
-    readonly ack: AckMode,
-    readonly leaseMs: number | undefined,
-    /** Who waits for it to begin; null afterwards. */
-    public ticket: Ticket | null,
+    readonly wanted: Wanted,
+    /** Who waits for it to begin. */
+    public ticket: Ticket | undefined,
   ) {}
+
+  /** All that is not settled yet. */
+  held(): Lease[] {
+    return Object.values(this._held).flatMap((table) => table.all());
+  }
+
+  /** Put it in; false when it is there already. */
+  hold(lease: Lease): boolean {
+    const table = (this._held[lease.prefix] ??= new Table());
+    const isNew = !table.find(lease.place);
+    if (isNew) table.put(lease.place, lease);
+    return isNew;
+  }
+
+  release({ prefix, place }: Lease): void {
+    this._held[prefix]?.drop(place);
+  }
 }

@@ -6,36 +6,31 @@
  * client's time. Objects with numbers for names have no such links.
  */
 export class Table<T> {
-  size = 0;
+  count = 0;
   private _items: Record<number, T> = {};
 
-  get(number: number): T | undefined {
+  find(number: number): T | undefined {
     return this._items[number];
   }
 
   /** Put it in, where there was none. */
-  add(number: number, item: T): void {
+  put(number: number, item: T): void {
     this._items[number] = item;
-    this.size += 1;
+    this.count += 1;
   }
 
-  /** Whether it was there. */
-  delete(number: number): boolean {
-    const isThere = number in this._items;
-    if (isThere) {
+  /** Take it out, if it is there. */
+  drop(number: number): T | undefined {
+    const item = this._items[number];
+    if (item) {
       delete this._items[number];
-      this.size -= 1;
+      this.count -= 1;
     }
-    return isThere;
+    return item;
   }
 
   /** In order of their numbers. */
-  values(): T[] {
+  all(): T[] {
     return Object.values(this._items);
-  }
-
-  clear(): void {
-    this._items = {};
-    this.size = 0;
   }
 }

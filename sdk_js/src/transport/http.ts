@@ -1,56 +1,51 @@
-/** Requests of the HTTP API, by fetch. */
+/** Requests over HTTP, by fetch. */
 
-import { type Answer, errorOf } from "../core/answer.js";
-import type { Call } from "../core/calls.js";
-import { ConnectionLost } from "../wire/errors.js";
+import { onAbort } from "../ticket.js";
+import { ConnectionLost, errorOfStatus, PushlaneError } from "../wire/errors.js";
+import type { ErrorFrame } from "../wire/frames.js";
+import { fromJson } from "../wire/text.js";
 
-/** Make a request; throws ConnectionLost, or the signal's reason. */
+/**
+ * What the server answers; throws the error it answers with, ConnectionLost where it doesn't, or
+ * the signal's reason. Between us and the server may be a proxy with answers of its own: a status
+ * without one of the server's errors still becomes the typed error that is nearest.
+ */
 export async function ask(
-  base: string,
-  { method, target, body }: Call,
+  method: string,
+  url: string,
+  body: string | undefined,
   token: string | undefined,
   timeoutMs: number,
   signal?: AbortSignal,
-): Promise<Answer> {
+): Promise<unknown> {
   signal?.throwIfAborted();
   const abort = new AbortController();
-  const stop = () => abort.abort();
-  const timer = setTimeout(stop, timeoutMs);
-  signal?.addEventListener("abort", stop);
+  const unlisten = onAbort(signal, () => abort.abort());
+  const timer = setTimeout(
+    () => abort.abort(new Error(`no answer within ${timeoutMs} ms`)),
+    timeoutMs,
+  );
+  let answer: Response;
+  let value: unknown;
   try {
-    const headers: Record<string, string> = { Accept: "application/json" };
-    if (body !== undefined) headers["Content-Type"] = "application/json";
+    const headers: Record<string, string> = {};
+    if (body) headers["Content-Type"] = "application/json";
     if (token) headers["Authorization"] = `Bearer ${token}`;
-    const answer = await fetch(base + target, {
-      method, headers, body: body ?? null, signal: abort.signal, cache: "no-store",
-      credentials: "omit", redirect: "error",
+    answer = await fetch(url, {
+      method, headers, body: body ?? null, signal: abort.signal, cache: "no-store", redirect: "error",
     }); // prettier-ignore
-    const text = await answer.text();
-    return { status: answer.status, value: parse(text) };
-  } catch (fault) {
+    value = fromJson(await answer.text());
+  } catch (cause) {
     signal?.throwIfAborted();
-    const { message, cause } = fault as Error;
-    const why = abort.signal.aborted
-      ? `no answer within ${timeoutMs} ms`
-      : `no connection to ${base}: ${(cause as Error | undefined)?.message ?? message}`;
-    throw new ConnectionLost(why, undefined, { cause: fault });
+    const { message } = ((cause as Error).cause ?? cause) as Error;
+    throw new ConnectionLost(`no connection to ${url}: ${message}`, null, { cause });
   } finally {
     clearTimeout(timer);
-    signal?.removeEventListener("abort", stop);
+    unlisten();
   }
-}
-
-/** What the server answered; throws the error it answered with. */
-export function valueOf(answer: Answer): unknown {
-  const error = errorOf(answer);
-  if (error) throw error;
-  return answer.value;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  if (answer.ok) return value;
+  const error = (value as { error?: ErrorFrame } | undefined)?.error;
+  throw error?.code
+    ? new PushlaneError(error.code, error.message, error.retry_ms)
+    : errorOfStatus(answer.status);
 }

@@ -1,23 +1,21 @@
-/** Names of queues and topics: parts of URLs and file names, hence the small alphabet. */
+/** The wire's names and ours: `max_attempts` is `maxAttempts` here. */
 
-import { badRequest } from "./errors.js";
+/** `max_attempts` for `maxAttempts`. */
+export const snake = (name: string): string =>
+  name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
-const NAME = /^[\w-][\w.-]{0,119}$/;
-const TOPIC = "topic:";
+/** `maxAttempts` for `max_attempts`. */
+export const camel = (name: string): string =>
+  name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
 
-/** The name of a queue itself; throws `bad_request`. */
-export function checkQueueName(name: unknown): string {
-  if (typeof name !== "string" || !NAME.test(name)) {
-    const shown = JSON.stringify(name)?.slice(0, 150) ?? typeof name;
-    throw badRequest(
-      `${shown} is no name: 1 to 120 of A-Z a-z 0-9 . _ -, and no dot in the beginning`,
-    );
-  }
-  return name;
-}
-
-/** A `to` or `from`: `topic:NAME`, or the name of a queue. */
-export function checkTarget(text: unknown): void {
-  const isTopic = typeof text === "string" && text.startsWith(TOPIC);
-  checkQueueName(isTopic ? text.slice(TOPIC.length) : text);
+/** With other names all the way down, but not in what users published. */
+export function renamed(value: unknown, rename: (name: string) => string): unknown {
+  if (Array.isArray(value)) return value.map((one) => renamed(one, rename));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => [
+      rename(name),
+      name === "body" || name === "headers" ? inner : renamed(inner, rename),
+    ]),
+  );
 }

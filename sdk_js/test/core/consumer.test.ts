@@ -1,13 +1,12 @@
 /** Consuming: credit of requests, leases over their time, refusals. */
 import { expect, test } from "vitest";
-import { ACK } from "../../src/core/settle.js";
-import * as verdict from "../../src/core/verdict.js";
-import { DEFAULT_LIMITS } from "../../src/wire/limits.js";
+import { Phase } from "../../src/core/lease.js";
+import { ACK, summary } from "../../src/core/settler.js";
 import { range } from "../live/help.js";
 import { Rig, Slip } from "./rig.js";
 
 function subscribed(rig: Rig, count: number, leaseMs = 30_000) {
-  const subscription = rig.core.subscribe("q", 100, "explicit", undefined, null);
+  const subscription = rig.subscribe();
   const [{ id }] = rig.frames();
   const messages = range(count).map((n) => ({
     id: `m-${n + 1}`, receipt: `P.${n + 1}`, body: n, attempt: 1, fence: 1, published_at: 0,
@@ -21,7 +20,7 @@ test("a lease is extended for an hour at most", () => {
   const rig = Rig.open();
   const subscription = subscribed(rig, 1);
   const lease = rig.core.take(subscription, rig.now)!;
-  rig.core.keep(lease, rig.now);
+  rig.core.consumer.clocks.keep(lease, rig.now);
   let extensions = 0;
   for (let minute = 0; minute < 180 && !lease.lost; minute += 1) {
     for (const _ of range(6)) {
@@ -47,7 +46,7 @@ test("settles wait when the server's window is full", () => {
   rig.frames();
   const slips = leases.map((lease, n) => {
     const slip = new Slip();
-    rig.core.settle(lease, verdict.nack(undefined, n, DEFAULT_LIMITS), slip);
+    rig.core.consumer.settler.settle(lease, { op: "nack", delay_ms: n }, slip);
     return slip;
   });
   const [first, second, ...none] = rig.frames();
@@ -65,7 +64,7 @@ test("an ack that is refused for now is repeated, one that is refused for good i
   const lease = rig.core.take(subscription, 0)!;
   rig.frames();
   const slip = new Slip();
-  rig.core.settle(lease, ACK, slip);
+  rig.core.consumer.settler.settle(lease, ACK, slip);
   const [first] = rig.frames();
   rig.hear({ op: "error", id: first.id, code: "unavailable", message: "m", retry_ms: 50 });
   expect(rig.frames()).toEqual([]);
@@ -73,12 +72,12 @@ test("an ack that is refused for now is repeated, one that is refused for good i
   const [second] = rig.frames();
   expect(second).toMatchObject({ op: "ack", receipts: ["P.1"] });
   rig.hear({ op: "error", id: second.id, code: "forbidden", message: "m" });
-  expect([slip.value, lease.phase]).toEqual(["forbidden", "started"]);
+  expect([slip.value, lease.phase]).toEqual(["forbidden", Phase.Started]);
 });
 
 test("with ack none a slow reader drops the newest, counted", () => {
   const rig = Rig.open({ buffered: 2 });
-  const subscription = rig.core.subscribe("q", 1, "none", undefined, null);
+  const subscription = rig.subscribe({ ack: "none" });
   const [{ id }] = rig.frames();
   const messages = range(3).map((n) => ({ id: `m-${n}`, body: n, attempt: 1, published_at: 0 }));
   rig.hear({ op: "subscribed", id, sub: 1 }, { op: "deliver", sub: 1, messages, dropped: 4 });
@@ -97,27 +96,30 @@ test("a frame that makes no sense is ignored, what is no frame cuts", () => {
 test("a nudge ends the wait for the next attempt, unless the server named its time", () => {
   const rig = Rig.open();
   rig.lose();
-  const dials = () => rig.effects.filter(({ kind }) => kind === "dial").length;
   rig.core.nudge(rig.now);
-  rig.carryOut();
-  expect(dials()).toBe(2);
+  expect(rig.link).toBe(2);
   rig.welcome();
   rig.hear({ op: "goaway", reason: "drain", reconnect_ms: 5000 });
   rig.frames();
   rig.core.nudge(rig.now + 100);
-  rig.carryOut();
-  expect([dials(), rig.core.state]).toEqual([2, "connecting"]);
+  expect([rig.link, rig.core.state]).toEqual([2, "connecting"]);
 });
 
 test("errors are told in few bytes", () => {
-  const text = `${"ü".repeat(2000)}`;
-  const { error } = verdict.nack(text, undefined, DEFAULT_LIMITS);
-  expect(error).toBe("ü".repeat(512));
-  expect(verdict.reject(new TypeError("no"), DEFAULT_LIMITS)).toEqual({
-    op: "nack",
-    error: "TypeError: no",
-    dead: true,
-  });
-  expect(() => verdict.nack("", -1, DEFAULT_LIMITS)).toThrow("delayMs");
-  expect(() => verdict.extend(1, DEFAULT_LIMITS)).toThrow("leaseMs");
+  const { core } = Rig.open();
+  expect(summary("ü".repeat(2000), core)).toBe("ü".repeat(512));
+  expect(summary(new TypeError("no"), core)).toBe("TypeError: no");
+  expect([summary(undefined, core), summary(null, core)]).toEqual([undefined, undefined]);
+});
+
+test("who closes twice hears of it twice", () => {
+  const rig = Rig.open();
+  rig.publish(1);
+  const [publish] = rig.frames();
+  const slips = [new Slip(), new Slip()];
+  for (const slip of slips) rig.core.close(rig.now, 1000, slip);
+  expect(slips.map(({ value }) => value)).toEqual(["waiting", "waiting"]);
+  rig.hear({ op: "published", id: publish.id, ids: ["m-1"] });
+  rig.frames();
+  expect(slips.map(({ value }) => value)).toEqual(["done", "done"]);
 });

@@ -1,32 +1,32 @@
 /** A core with a clock of its own, for tests that say what happens. */
-import { ClientCore } from "../../src/core/client.js";
-import type { Effect, Ticket } from "../../src/core/effects.js";
-import { encode } from "../../src/core/frame.js";
-import { type MessageOptions, Publication, type Published } from "../../src/core/publication.js";
+import { type Core, makeCore } from "../../src/core/client.js";
+import type { Ticket } from "../../src/core/line.js";
+import { type MessageOptions, Publication } from "../../src/core/publication.js";
 import { DEFAULTS, type Settings } from "../../src/core/settings.js";
+import type { Shell } from "../../src/core/shell.js";
+import type { Subscription, Wanted } from "../../src/core/subscription.js";
 import type { PushlaneError } from "../../src/wire/errors.js";
 
 /** A ticket that remembers. */
-export class Slip implements Ticket {
+export class Slip implements Ticket<any> {
   value: unknown = "waiting";
-  resolve(value?: unknown): void {
-    this.value = (value as Published | undefined)?.id ?? "done";
+  resolve(value?: any): void {
+    this.value = value?.id ?? "done";
   }
   reject(error: unknown): void {
     this.value = (error as PushlaneError).code;
   }
 }
 
-export class Rig {
+export class Rig implements Shell {
   now = 0;
-  readonly core: ClientCore;
+  readonly core: Core;
   link = 0;
   /** Frames that were sent, since they were last looked at. */
   private sent: any[] = [];
-  readonly effects: Effect[] = [];
 
   constructor(settings: Partial<Settings> = {}) {
-    this.core = new ClientCore({
+    this.core = makeCore(this, {
       producer: "p",
       random: () => 0.5,
       settings: { ...DEFAULTS, ...settings },
@@ -41,53 +41,54 @@ export class Rig {
     return rig;
   }
 
+  dial(link: number): void {
+    this.link = link;
+  }
+  send(_: number, text: string): void {
+    this.sent.push(JSON.parse(text));
+  }
+  probe(): void {}
+  hangUp(): void {}
+  changed(): void {}
+
   welcome(limits: Record<string, number> = {}, more: object = {}): void {
-    this.carryOut();
-    this.core.connected(this.link, null, this.now);
+    this.core.connected(this.link, undefined);
     this.hear({
       op: "welcome", session: "s", node: "", server: "", resumed: false, now: 0, resume_ms: 1,
       heartbeat_ms: 25_000, limits, ...more,
     }); // prettier-ignore
-    this.frames();
+    this.sent = this.sent.filter(({ op }) => op !== "hello");
   }
 
   hear(...frames: object[]): void {
     this.core.received(this.link, frames, this.now);
-    this.carryOut();
   }
 
   /** Let time pass. */
   pass(ms: number): void {
     this.now += ms;
     this.core.tick(this.now);
-    this.carryOut();
   }
 
   lose(): void {
     this.core.lost(this.link, this.now);
-    this.carryOut();
   }
 
   publish(body: unknown, options: MessageOptions = {}, queue = "q"): Slip {
     const slip = new Slip();
-    this.core.publish(queue, new Publication(body, options, slip), this.now);
+    this.core.producer.publish(queue, new Publication(body, options, slip), this.now);
     return slip;
+  }
+
+  subscribe(more: Partial<Wanted> = {}): Subscription {
+    const subscription = this.core.consumer.subscribe({ from: "q", credit: 100, ...more });
+    subscription.owner = { onReady() {}, onEnded() {} };
+    return subscription;
   }
 
   /** Flush; what was sent. */
   frames(): any[] {
     this.core.flush(this.now);
-    this.carryOut();
     return this.sent.splice(0);
-  }
-
-  carryOut(): void {
-    for (const effect of this.core.effects.splice(0)) {
-      this.effects.push(effect);
-      if (effect.kind === "send") this.sent.push(JSON.parse(encode(effect.frame)));
-      else if (effect.kind === "dial") this.link = effect.link;
-      else if (effect.kind === "resolve") effect.ticket.resolve(effect.value);
-      else if (effect.kind === "reject") effect.ticket.reject(effect.error);
-    }
   }
 }

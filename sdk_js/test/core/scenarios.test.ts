@@ -13,7 +13,7 @@ describe.each(scenarios)("$name", ({ steps }) => {
     steps.forEach((step, number) => {
       const effects = player.play(step);
       const { state } = player.core;
-      expect({ number, effects, state, wake_at: player.core.wakeAt() }).toEqual({
+      expect({ number, effects, state, wake_at: player.wakeAt() }).toEqual({
         number,
         effects: step.effects,
         state: step.state,

@@ -228,7 +228,7 @@ describe.each(["ws", "poll"] as const)("%s", (transport) => {
     await Promise.all(rest.map((message) => message.ack()));
   });
 
-  test("what is wrong is said before anything is sent", async () => {
+  test("what is wrong is said by type", async () => {
     const queue = freshQueue();
     const one = await client();
     const wrong: [() => Promise<unknown>, string, RegExp][] = [
@@ -247,7 +247,7 @@ describe.each(["ws", "poll"] as const)("%s", (transport) => {
       [() => one.publish(queue, "x".repeat(2 ** 20)), "too_large", /bytes/],
       [() => one.subscribe(queue, { credit: 0 }), "bad_request", /credit/],
       [() => one.subscribe(queue, { ack: "maybe" as never }), "bad_request", /ack/],
-      [() => one.subscribe(queue, { leaseMs: 1 }), "bad_request", /leaseMs/],
+      [() => one.subscribe(queue, { leaseMs: 1 }), "bad_request", /lease_ms/],
       [() => one.consume(queue, null as never), "bad_request", /handler/],
       [() => one.consume(queue, () => {}, { concurrency: 0 }), "bad_request", /concurrency/],
       [() => one.queues.get("a/b"), "bad_request", /name/],
@@ -256,6 +256,7 @@ describe.each(["ws", "poll"] as const)("%s", (transport) => {
       [() => connect("nonsense"), "bad_request", /no URL/],
       [() => connect(null, { transport: "tcp" as never }), "bad_request", /transport/],
       [() => connect(null, { settings: { closeMs: 0 } }), "bad_request", /closeMs/],
+      [() => connect(null, { urls: 1 } as never), "bad_request", /no option urls/],
     ];
     for (const [call, code, message] of wrong) {
       await expect(call()).rejects.toMatchObject({

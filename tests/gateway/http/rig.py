@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import trio
 
-from pushlane.wire.limits import DEFAULTS, Limits
+from pushlane.wire.limits import DEFAULTS, MIB, Limits
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
@@ -20,6 +20,11 @@ from pushlane_gateway.auth.settings import AuthSettings
 from pushlane_gateway.http.app import make_app
 from pushlane_gateway.http.settings import HttpSettings
 from pushlane_gateway.http.tools import HttpTools
+from pushlane_gateway.metrics import Metrics
+from pushlane_gateway.pipe.pipes import Pipes
+from pushlane_gateway.session.sessions import Sessions
+from pushlane_gateway.session.settings import SessionSettings
+from pushlane_gateway.session.tools import SessionTools
 from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.memory import MemoryStore
 from pushlane_storage.queue import QueueConfig
@@ -34,13 +39,19 @@ class Rig(Client):
     """A client, and what stands behind it."""
 
     def __init__(
-        self, tools: HttpTools, nursery: trio.Nursery, keys: Path | None, authenticator: Any
+        self,
+        tools: HttpTools,
+        nursery: trio.Nursery,
+        keys: Path | None,
+        authenticator: Any,
+        sessions: Sessions,
     ) -> None:
         self.app = make_app(tools)
         super().__init__(self.app, nursery)
         self.tools = tools
         self.dispatcher: Dispatcher = tools.dispatcher
         self.metrics = tools.metrics
+        self.sessions = sessions
         self._keys = keys
         self._authenticator = authenticator
 
@@ -75,6 +86,8 @@ async def rig(
     auto_create: bool = True,
     template: dict[str, Any] | None = None,
     origins: tuple[str, ...] = (),
+    session: SessionSettings | None = None,
+    most_bytes: int = 64 * MIB,
     **settings: Any,
 ) -> AsyncIterator[Rig]:
     """With `keys`, a file, everybody needs one."""
@@ -93,20 +106,38 @@ async def rig(
             chance=lambda: 0.5,
         ) as dispatcher,
         trio.open_nursery() as nursery,
+        trio.open_nursery() as background,
     ):
+        http, metrics = HttpSettings(**settings), Metrics()
+        sessions = Sessions(
+            SessionTools(
+                dispatcher,
+                authenticator.authenticate,
+                background,
+                limits,
+                session or SessionSettings(),
+                metrics=metrics,
+                still_valid=authenticator.still_valid,
+                chance=lambda: 0.5,
+            )
+        )
+        background.start_soon(sessions.tools.timers.run)
         tools = HttpTools(
             dispatcher,
             authenticator,
             policy.allows,
+            Pipes(sessions, http, most_bytes),
+            metrics,
             limits=limits,
-            settings=HttpSettings(**settings),
+            settings=http,
             auto_create=auto_create,
             template=QueueConfig(**(template or {})),
         )
-        yield Rig(tools, nursery, keys, authenticator)
+        yield Rig(tools, nursery, keys, authenticator, sessions)
         await blocked()
         assert len(nursery.child_tasks) == 0, "a request is still under way"
         assert not tools.polls
+        background.cancel_scope.cancel()
 
 
 def small(**limits: int) -> Limits:

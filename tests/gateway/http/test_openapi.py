@@ -28,6 +28,7 @@ DESIGNED = {
         for name in ("receive", "ack", "nack", "extend", "purge", "pause", "resume", "redrive")
     },
     **{f"/v1/queues/{{queue}}/{name}": {"get"} for name in ("stats", "consumers", "peek")},
+    "/v1/pipe": {"post"},
     "/v1/tokens": {"post"},
     "/v1/limits": {"get"},
     **{path: {"get"} for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")},

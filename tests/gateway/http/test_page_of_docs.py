@@ -27,7 +27,7 @@ def check(shown: Any, found: Any) -> None:
         assert len(shown) == len(found)
         for one, other in zip(shown, found, strict=True):
             check(one, other)
-    elif shown in ("…", "RECEIPT"):
+    elif shown in ("…", "RECEIPT", "PIPE"):
         assert isinstance(found, str)
     elif isinstance(shown, int) and shown > 1_000_000:
         assert isinstance(found, int)  # times and fences
@@ -37,12 +37,12 @@ def check(shown: Any, found: Any) -> None:
 
 async def test_every_exchange() -> None:
     exchanges = list(BLOCK.finditer(PAGE))
-    assert len(exchanges) == PAGE.count("```http") == 11
-    receipt = ""
+    assert len(exchanges) == PAGE.count("```http") == 16
+    receipt = pipe = ""
     async with rig() as r:
         for exchange in exchanges:
             body = exchange["body"]
-            sent = None if body is None else body.replace("RECEIPT", receipt).encode()
+            sent = None if body is None else _fill(body, RECEIPT=receipt, PIPE=pipe)
             answer = await r.ask(exchange["method"], exchange["target"], sent)
             assert answer.status == int(exchange["status"]), (exchange[0], answer)
             shown = msgspec.json.decode(exchange["answer"])
@@ -51,3 +51,10 @@ async def test_every_exchange() -> None:
                 assert answer.json == {}
             if exchange["target"].endswith("/receive"):
                 receipt = answer.json["messages"][0]["receipt"]
+            pipe = answer.json.get("pipe", pipe)
+
+
+def _fill(body: str, **words: str) -> bytes:
+    for name, word in words.items():
+        body = body.replace(f'"{name}"', f'"{word}"')
+    return body.encode()

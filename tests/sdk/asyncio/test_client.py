@@ -27,7 +27,8 @@ async def test_publishes_of_a_moment_share_a_frame() -> None:
 
 @on_asyncio
 async def test_a_broken_connection_loses_and_repeats_nothing() -> None:
-    async with fake_server() as fake, pushlane.connect(fake.url, settings=FAST) as client:
+    options = {"settings": FAST, "transport": "ws"}  # else it would poll after a few cuts
+    async with fake_server() as fake, pushlane.connect(fake.url, **options) as client:  # type: ignore[arg-type]
         got = []
 
         async def handle(message: pushlane.Message) -> None:

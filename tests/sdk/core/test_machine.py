@@ -1,5 +1,7 @@
 """The core against a model server, over a network that delays, and breaks at any point.
 
+It lets WebSockets through or not as it pleases: the client changes its transport again and again.
+
 Whatever happens: every request is answered exactly once; a queue's messages are stored once each
 and in the order of the calls; a repeat carries the number of the first; an ack that was confirmed
 counted, and one that was not is never confirmed; nobody works on a message without a lease; and at
@@ -29,7 +31,13 @@ from tests.sdk.model_server import Connection, ModelServer
 
 LIMITS = Limits(batch=3, unanswered=8, credit=10, frame_bytes=65_536, message_bytes=1024)
 SETTINGS = Settings(
-    settle_reserve=2, producer_window=5, waiting_messages=8, retry_ms=5_000, connect_ms=10**7
+    settle_reserve=2,
+    producer_window=5,
+    waiting_messages=8,
+    retry_ms=5_000,
+    connect_ms=10**7,
+    probe_base_ms=100,
+    probe_max_ms=1_000,
 )
 QUEUES = ("a", "b")
 
@@ -40,11 +48,15 @@ class ClientMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.random = random.Random(1)
         self.server = ModelServer(LIMITS)
-        self.core = ClientCore(producer="p", random=self.random.random, settings=SETTINGS)
+        self.core = ClientCore(
+            producer="p", random=self.random.random, settings=SETTINGS, transport="auto"
+        )
         self.to_server: deque[bytes] = deque()
         self.connection: Connection | None = None
         self.link = 0
         self.dialing: int | None = None
+        self.transport = ""
+        self.probing: int | None = None
         self.outcomes: dict[str, Any] = {}
         self.waiting: set[str] = set()
         self.calls = 0
@@ -75,6 +87,10 @@ class ClientMachine(RuleBasedStateMachine):
             match effect:
                 case fx.Dial():
                     self.dialing = effect.link
+                    self.transport = effect.transport
+                case fx.Probe():
+                    assert self.core.state == "polling"
+                    self.probing = effect.link
                 case fx.Send():
                     assert effect.link == self.link
                     self._sent(JSON.decode_client(effect.data))
@@ -217,6 +233,36 @@ class ClientMachine(RuleBasedStateMachine):
             self.core.lost(link, self.now)
         self._drain()
 
+    @precondition(lambda self: self.dialing is not None and self.transport == "ws")
+    @rule(status=st.sampled_from([0, 400, 502]))
+    def refuse_upgrade(self, status: int) -> None:
+        link, self.dialing = self.dialing, None
+        assert link is not None
+        self.core.lost(link, self.now, refused=status)
+        self._drain()
+
+    @precondition(lambda self: self.probing is not None)
+    @rule(is_good=st.booleans())
+    def probe(self, is_good: bool) -> None:
+        link, self.probing = self.probing, None
+        assert link is not None
+        self.core.probed(link, self.now, is_good=is_good)
+        self._drain()
+
+    @rule()
+    def change(self) -> None:
+        """No more WebSockets from now on, or there are some again."""
+        if self.core.state == "polling":
+            self.wait(1_000)
+            if self.probing is not None:
+                self.probe(True)
+        elif self.core.state == "open":
+            self.cut(0, 1006)
+            while self.transport == "ws":
+                while self.dialing is None:
+                    self.wait(100)
+                self.refuse_upgrade(400)
+
     @rule(count=st.integers(1, 10))
     def reach_server(self, count: int) -> None:
         for _ in range(count):
@@ -353,7 +399,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     def _is_open_and_calm(self) -> bool:
         calm = not self.waiting and not self.to_server
-        return self.core.state == "open" and calm
+        return self.core.state in ("open", "polling") and calm
 
     def _settle_down(self, is_done: Any) -> None:
         for _ in range(600):

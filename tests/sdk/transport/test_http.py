@@ -7,7 +7,7 @@ import pytest
 from pushlane.core.queues import Call
 from pushlane.core.url import parse_url
 from pushlane.transport.http import Exchange
-from pushlane.wire.errors import ConnectionLost, Unauthorized
+from pushlane.wire.errors import Unauthorized
 
 SERVER = parse_url("http://h:1/base")
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -42,17 +42,6 @@ def test_a_stream_can_be_used_again(keep: bool, answer: bytes, is_reusable: bool
     assert asked.receive(answer)
     assert asked.is_reusable == is_reusable
     assert asked.answer == (200, b"{}")
-
-
-def test_whether_an_answer_has_begun() -> None:
-    asked = exchange()
-    assert not asked.has_begun
-    with pytest.raises(ConnectionLost):
-        asked.receive(b"")
-    assert not asked.has_begun
-    begun = exchange()
-    assert not begun.receive(OK[:10])
-    assert begun.has_begun
 
 
 @pytest.mark.parametrize("token", ["sec\nret", "secrét"])

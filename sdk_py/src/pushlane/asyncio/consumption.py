@@ -37,7 +37,6 @@ class Consumption:
         self._core = core
         self._handler = handler
         self._concurrency = concurrency
-        core.wanted = concurrency
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: asyncio.Future[None] = driver.loop.create_future()
 
@@ -80,7 +79,6 @@ class Consumption:
             task = driver.loop.create_task(self._handle(lease))
             lease.owner = task
             self._tasks.add(task)
-        self._core.wanted = self._concurrency - len(self._tasks)
 
     async def _handle(self, lease: Lease) -> None:
         driver = self._driver

@@ -29,7 +29,7 @@ from pushlane.core.effects import (
     Send,
     StateChanged,
 )
-from pushlane.core.poll import Poll
+from pushlane.core.pipe import Pipe
 from pushlane.core.url import Endpoint
 from pushlane.transport.websocket import WebSocket
 from pushlane.wire.codec import Codec
@@ -75,8 +75,6 @@ class Driver:
         self._tls = tls
         self._on_state = on_state
         self._connections: dict[int, Connection | Poller] = {}
-        self._poll = self._make_poll()
-        self._pool = Pool(endpoint, core.settings, tls)
         self._dials: dict[int, asyncio.Task[None]] = {}
         self._probe: asyncio.Task[None] | None = None
         self._tokens: dict[int, str | None] = {}
@@ -194,15 +192,8 @@ class Driver:
             self.core.lost(link, self.now(), error=error)
             self.run()
         elif effect.transport == "poll":
-            if self._poll.is_leaving:  # it may still have something to say
-                self._poll = self._make_poll()
-            hangup_ms = self.core.settings.hangup_ms
-            self._connections[link] = Poller(link, self._poll, self._pool, self, hangup_ms)
+            self._connections[link] = self._make_poller(link)
             self.on_open(link)
-
-    def _make_poll(self) -> Poll:
-        core = self.core
-        return Poll(self._codec, core.settings, random.random, core.consumer.room)
 
     async def _try(self, effect: Probe) -> None:
         """Whether a WebSocket can be had."""
@@ -220,6 +211,12 @@ class Driver:
         connection = Connection(link, socket, self, settings.hangup_ms)
         self._connections[link] = connection
         return connection
+
+    def _make_poller(self, link: int) -> Poller:
+        settings = self.core.settings
+        pipe = Pipe(settings, random.random, lambda: self.core.limits)
+        pool = Pool(self._endpoint, settings, self._tls)
+        return Poller(link, pipe, pool, self, settings.hangup_ms)
 
     def _hang_up(self, effect: Hangup) -> None:
         dial = self._dials.pop(effect.link, None)

@@ -1,6 +1,6 @@
 """A link of polling on asyncio: to the driver it is a connection like a WebSocket's.
 
-`Poll` decides which requests there are; each is a task here, whose parent is the link: they end
+`Pipe` decides which requests there are; each is a task here, whose parent is the link: they end
 with it.
 """
 
@@ -8,33 +8,29 @@ from __future__ import annotations
 
 import asyncio
 
-from pushlane.core.poll import Ask, Poll
+from pushlane.core.pipe import Ask, Close, Pipe
 from pushlane.wire.errors import PushlaneError
 
 from .connection import Listener
 from .pool import Pool
 
-_GOODBYE = 1000
-_ABNORMAL = 1006
+_ABNORMAL = Close(1006)
 
 
 class Poller:
     """The requests of one link."""
 
     def __init__(
-        self, link: int, poll: Poll, pool: Pool, listener: Listener, hangup_ms: int
+        self, link: int, pipe: Pipe, pool: Pool, listener: Listener, hangup_ms: int
     ) -> None:
         self._link = link
-        self._poll = poll
+        self._pipe = pipe
         self._pool = pool
         self._listener = listener
         self._hangup_ms = hangup_ms
         self._loop = asyncio.get_running_loop()
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._will_tell = False
-        self._is_leaving = False
+        self._tasks: dict[asyncio.Task[None], Ask] = {}
         self._is_over = False
-        self._fault: PushlaneError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._abort: asyncio.TimerHandle | None = None
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -45,69 +41,52 @@ class Poller:
     # What the driver calls
 
     def send(self, data: bytes) -> None:
-        """A frame of the core."""
-        if not self._is_over:
-            self._poll.send(data)
+        """Send a frame with the next `write`, or as soon as a request may go out."""
+        self._pipe.send(data)
 
     def write(self) -> None:
         """Make the requests that are due."""
         if self._is_over:
             return
-        poll = self._poll
-        poll.flush(self._now())
-        drops, poll.drops = poll.drops, []
-        for number in drops:
-            self._tasks[number].cancel()
-        asks, poll.asks = poll.asks, []
-        for ask in asks:
-            self._tasks[ask.number] = self._loop.create_task(self._ask(ask))
-        if (poll.frames or poll.fault is not None) and not self._will_tell:
-            self._will_tell = True
-            self._loop.call_soon(self._tell)
-        if self._is_leaving and poll.is_idle:
-            self.abort()
+        for ask in self._pipe.asks(self._now()):
+            task = self._loop.create_task(self._ask(ask))
+            self._tasks[task] = ask
+            task.add_done_callback(self._done)  # one that is cancelled may never have run
         self._set_timer()
 
     def hang_up(self, code: int, reason: str) -> None:
-        """Send what was said last, within a bounded time; unless it is a hangup in a hurry."""
-        if code != _GOODBYE or not self._poll.is_open:
+        """Say close, after what was said before, within a bounded time."""
+        if not self._pipe.is_open:
             self.abort()
-        elif not self._is_over:
-            self._is_leaving = True
-            self._poll.leave()
+        elif self._abort is None:
             self._abort = self._loop.call_later(self._hangup_ms / 1000, self.abort)
+            self._pipe.leave(code)
+            for task, ask in self._tasks.items():
+                if ask.is_receive:
+                    task.cancel()
+            self.write()
 
     def abort(self) -> None:
         """End it now."""
-        self._end(None)
+        self._end()
 
     # Requests
 
     async def _ask(self, ask: Ask) -> None:
-        poll = self._poll
+        pipe = self._pipe
         try:
-            answer = await self._pool.ask(ask)
-            if not self._is_over:
-                poll.answered(ask.number, answer, self._now())
+            answer = await self._pool.ask(ask.call, ask.timeout_ms)
         except PushlaneError as error:
-            if not self._is_over:
-                poll.failed(ask.number, error, self._now())
-        finally:
-            del self._tasks[ask.number]
-            self._finish_if_done()
-        self._tell()
+            pipe.failed(ask, error, self._now())
+            return
+        pipe.answered(ask, answer, self._now())
+        frames, pipe.frames = pipe.frames, []
+        self._listener.on_heard(self._link, frames)
 
-    def _tell(self) -> None:
-        """Give the core what came, and have a turn."""
-        self._will_tell = False
-        if self._is_over:
-            return
-        if self._poll.fault is not None:
-            self._end(self._poll.fault)
-            return
-        frames, self._poll.frames = self._poll.frames, []
-        if frames:
-            self._listener.on_heard(self._link, frames)
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if self._is_over or self._pipe.is_over:
+            self._end()
         else:
             self.write()
 
@@ -115,31 +94,28 @@ class Poller:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        at = None if self._is_over else self._poll.wake_at(self._now())
+        at = self._pipe.wake_at(self._now())
         if at is not None:
             self._timer = self._loop.call_at(at / 1000, self.write)
 
     # The end
 
-    def _end(self, fault: PushlaneError | None) -> None:
-        if self._is_over:
-            return
-        self._is_over = True
-        self._fault = fault
-        self._poll.reset()
-        for timer in (self._timer, self._abort):
-            if timer is not None:
-                timer.cancel()
-        for task in self._tasks.values():
-            task.cancel()
-        self._pool.close()
-        self._finish_if_done()
-
-    def _finish_if_done(self) -> None:
-        if self._is_over and not self._tasks:
+    def _end(self) -> None:
+        """Stop all requests; say so when none is left."""
+        if not self._is_over:
+            self._is_over = True
+            for timer in (self._timer, self._abort):
+                if timer is not None:
+                    timer.cancel()
+            for task in self._tasks:
+                task.cancel()
+            self._pool.close()
+        if not self._tasks:
             self._loop.call_soon(self._finish)
 
     def _finish(self) -> None:
         if not self.closed.done():
             self.closed.set_result(None)
-            self._listener.on_lost(self._link, _ABNORMAL, "", self._fault, None)
+            close = self._pipe.close or _ABNORMAL
+            fault = self._pipe.fault
+            self._listener.on_lost(self._link, close.code, close.reason, fault, None)

@@ -1,8 +1,7 @@
 """HTTP connections that are kept for the next request, on asyncio.
 
-A server or a proxy may close one that is idle just when we use it again. So a request that finds
-the end of a kept connection in place of an answer goes out once more, on a new one. That can't do
-harm here: everything that polling asks for may be repeated.
+A server or a proxy may close one that is idle just when we use it again: then the request fails,
+all that are idle are given up, and the next one goes over a new connection.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import ssl
 from typing import NamedTuple
 
 from pushlane.core.answer import Answer
-from pushlane.core.poll import Ask
+from pushlane.core.queues import Call
 from pushlane.core.settings import Settings
 from pushlane.core.url import Endpoint
 from pushlane.transport.http import Exchange
@@ -27,47 +26,43 @@ class _Stream(NamedTuple):
 
 
 class Pool:
-    """The connections to one server that are idle; it grows as requests are made."""
+    """The idle connections of one link: no more than it made requests at once."""
 
     def __init__(self, endpoint: Endpoint, settings: Settings, tls: ssl.SSLContext | None) -> None:
         self._endpoint = endpoint
         self._settings = settings
         self._tls = tls
         self._idle: list[_Stream] = []
+        self._is_closed = False
 
-    async def ask(self, ask: Ask) -> Answer:
+    async def ask(self, call: Call, timeout_ms: int) -> Answer:
         """Make a request; raises ConnectionLost. Cancelled, it cuts its connection."""
-        endpoint = self._endpoint
         try:
-            async with asyncio.timeout(ask.timeout_ms / 1000):
-                return await self._ask(ask)
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._ask(call)
         except TimeoutError:
-            raise ConnectionLost(f"no answer within {ask.timeout_ms} ms") from None
+            self._give_up()
+            raise ConnectionLost(f"no answer within {timeout_ms} ms") from None
         except OSError as fault:
-            raise ConnectionLost(f"no connection to {endpoint.http_url}: {fault}") from fault
+            self._give_up()
+            url = self._endpoint.http_url
+            raise ConnectionLost(f"no connection to {url}: {fault}") from fault
+        except ConnectionLost:
+            self._give_up()
+            raise
 
-    async def _ask(self, ask: Ask) -> Answer:
-        exchange = self._exchange(ask)
+    async def _ask(self, call: Call) -> Answer:
+        endpoint = self._endpoint
+        exchange = Exchange(endpoint, call, None, self._settings.http_bytes, keep=True)
         while self._idle:
             stream = self._idle.pop()
-            if stream.reader.at_eof() or stream.writer.is_closing():
-                stream.writer.transport.abort()
-                continue
-            try:
+            if not stream.reader.at_eof() and not stream.writer.is_closing():
                 return await self._carry(exchange, stream)
-            except (OSError, ConnectionLost):
-                if exchange.has_begun:
-                    raise
-                exchange = self._exchange(ask)
-        endpoint = self._endpoint
+            stream.writer.transport.abort()
         reader, writer = await asyncio.open_connection(
             endpoint.host, endpoint.port, ssl=self._tls, limit=_READ
         )
         return await self._carry(exchange, _Stream(reader, writer))
-
-    def _exchange(self, ask: Ask) -> Exchange:
-        most = self._settings.http_bytes
-        return Exchange(self._endpoint, ask.call, ask.token, most, keep=True)
 
     async def _carry(self, exchange: Exchange, stream: _Stream) -> Answer:
         is_kept = False
@@ -75,7 +70,7 @@ class Pool:
             stream.writer.write(exchange.request)
             while not exchange.receive(await stream.reader.read(_READ)):
                 pass
-            is_kept = exchange.is_reusable and len(self._idle) < self._settings.poll_requests
+            is_kept = exchange.is_reusable and not self._is_closed
             return exchange.answer
         finally:
             if is_kept:
@@ -83,8 +78,12 @@ class Pool:
             else:
                 stream.writer.transport.abort()
 
-    def close(self) -> None:
-        """Close what is idle."""
+    def _give_up(self) -> None:
         for stream in self._idle:
             stream.writer.transport.abort()
         self._idle.clear()
+
+    def close(self) -> None:
+        """Keep none any more."""
+        self._is_closed = True
+        self._give_up()

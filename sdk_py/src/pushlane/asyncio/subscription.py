@@ -60,16 +60,7 @@ class Subscription:
         """Until there may be something to take."""
         waiter = self._driver.loop.create_future()
         self._waiters.append(waiter)
-        self._want(1)
-        try:
-            await waiter
-        finally:
-            self._want(-1)
-
-    def _want(self, more: int) -> None:
-        self._core.wanted += more
-        if self._driver.core.state == "polling":
-            self._driver.soon()
+        await waiter
 
     async def close(self) -> None:
         """No more messages. What was not taken goes back at once; what was, can be settled."""

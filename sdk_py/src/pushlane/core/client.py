@@ -12,45 +12,31 @@ into frames, and carries out `effects`. It wakes up again at `wake_at` at the la
     core.flush(now)                        # effects: Send(1, publish)
 
 Hello goes first and waits for its welcome: only that says what is left of the session, and so what
-to send. A server that closes says whether to come back (`CLOSES`); after its goaway we always do.
+to send. A server that closes says whether to come back (parting.py); after its goaway we always do.
 
-Where there is no WebSocket to be had (choice.py) the frames are the same, and `poll.py` makes HTTP
-requests of them.
+Where there is no WebSocket to be had (choice.py) the frames are the same, and HTTP requests carry
+them (pipe.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, assert_never
+from typing import Any
 
 from pushlane.wire import frames
 from pushlane.wire.codec import JSON, Codec
-from pushlane.wire.errors import (
-    CLOSES,
-    CODES,
-    BadFrame,
-    ConnectionLost,
-    NotAFrame,
-    PushlaneError,
-    error_for,
-)
-from pushlane.wire.limits import DEFAULTS as DEFAULT_LIMITS
-from pushlane.wire.limits import Limits, limits_from_wire
+from pushlane.wire.errors import BadFrame, ConnectionLost, NotAFrame, PushlaneError, error_for
+from pushlane.wire.limits import Limits
 
 from .choice import NO_ANSWER, Choice, Wish
-from .consumer import Consumer
 from .effects import AnyEffect, Dial, Hangup, Probe, Reject, Resolve, Send, State, StateChanged
 from .lease import Lease
 from .link import Link, Phase
-from .producer import Producer
-from .requests import PublishRequest, Requests, SettleRequest, SubscribeRequest
+from .parting import ABNORMAL, GOING_AWAY, NORMAL, PROTOCOL_ERROR, parting
+from .session import Session
 from .settings import DEFAULTS, Settings
 from .settle import Key
 from .subscription import AckMode, Subscription
-
-_NORMAL = 1000
-_ABNORMAL = 1006
-_GOING_AWAY = 1001
 
 
 class ClientCore:
@@ -71,16 +57,14 @@ class ClientCore:
         self.error: PushlaneError | None = None
         """Why it closed, if not by our wish."""
         self.effects: list[AnyEffect] = []
-        self.producer = Producer(settings, self.effects, random)
-        self.consumer = Consumer(settings, self.effects, random)
-        self.limits: Limits = DEFAULT_LIMITS
-        self._producer_name = producer
-        self._name = name
+        self._session = Session(settings, self.effects, random, producer, name)
+        self.producer = self._session.producer
+        self.consumer = self._session.consumer
+        self._wished_codec = codec
         self._codec = codec
+        """That of this connection: pipes carry JSON only."""
         self._link = Link(settings, random)
         self._choice = Choice(transport, settings, random)
-        self._requests = Requests()
-        self._session: str | None = None
         self._start_ticket: Any = None
         self._last_error: PushlaneError | None = None
         """What the server said of this connection, or why the last attempt failed."""
@@ -92,7 +76,12 @@ class ClientCore:
     @property
     def was_open(self) -> bool:
         """The server was there once, and may be again."""
-        return self._session is not None
+        return self._session.id is not None
+
+    @property
+    def limits(self) -> Limits:
+        """The server's, or what is usual before its welcome."""
+        return self._session.limits
 
     # Starting, and what happens to connections
 
@@ -105,20 +94,17 @@ class ClientCore:
 
     def _dial(self, now: float) -> None:
         choice = self._choice
-        self.consumer.is_polling = choice.is_polling
+        self._codec = JSON if choice.is_polling else self._wished_codec
         link = self._link.dial(now, is_upgrade_unsure=not choice.is_made)
         self.effects.append(Dial(link, choice.transport))
 
     def connected(self, link: int, token: str | None, now: float) -> None:
         """The socket of this link is open."""
         if link != self._link.number or self._link.phase is not Phase.DIALING:
-            self.effects.append(Hangup(link, _GOING_AWAY))
+            self.effects.append(Hangup(link, GOING_AWAY))
             return
         self._link.greet()
-        resume = None
-        if self._session is not None:
-            resume = frames.Resume(self._session, self.consumer.held())
-        self._send(frames.Hello(token, self._name, self._producer_name, resume))
+        self._send(self._session.hello(token))
 
     def received(self, link: int, data: Iterable[bytes], now: float) -> None:
         """Whole frames arrived."""
@@ -130,7 +116,7 @@ class ClientCore:
             except BadFrame:
                 continue  # from a newer server: not for us
             except NotAFrame as fault:
-                self._drop(link, 1002, fault, now)
+                self._drop(fault, now, PROTOCOL_ERROR)
         self.heard(link, now)
 
     def heard(self, link: int, now: float) -> None:
@@ -139,141 +125,95 @@ class ClientCore:
             self._link.heard(now)
 
     def lost(
-        self, link: int, now: float, *, code: int = _ABNORMAL, reason: str = "",
+        self, link: int, now: float, *, code: int = ABNORMAL, reason: str = "",
         error: PushlaneError | None = None, refused: int | None = None,
     ) -> None:  # fmt: skip
         """The connection is gone, or the attempt failed; `error` where more is known. `refused`:
         the HTTP status in place of an upgrade, NO_ANSWER for none; None: it was not asked for."""
         if link != self._link.number or self._link.phase in (Phase.CLOSED, Phase.WAITING):
             return
-        if self._link.phase is Phase.GREETING and code == _ABNORMAL and error is None:
+        if self._link.phase is Phase.GREETING and code == ABNORMAL and error is None:
             refused = NO_ANSWER
-        if refused is not None and self._choice.refused(refused):
-            self._fall_back(now)
-            return
+        if refused is not None and self._choice.doubts(refused):
+            if self._choice.refused(refused):
+                self._dial(now)
+                return
+            error = error and ConnectionLost(error.message, error.retry_ms)  # it may pass
         fault = error or self._last_error
-        info = CLOSES.get(code)
-        said = CODES.get(reason)
-        may_return = info is None or info.reconnect or (said is not None and said.retry)
-        is_final = not may_return and code != _NORMAL
-        if is_final and fault is None:
-            assert info is not None
-            fault = error_for(reason or info.reason, f"the server closed with {code}: {reason}")
-        if fault is not None and not self._is_leaving and (is_final or not fault.info.retry):
-            self._link.close()
-            self._end(fault, now)
+        end = parting(code, reason, fault, is_leaving=self._is_leaving)
+        if end.is_final:
+            if not self._repents(now):
+                self._link.close()
+                self._end(end.error, now)
             return
         is_open = self._link.phase is Phase.OPEN
-        was_cut = is_open and code == _ABNORMAL and fault is None and not self._is_leaving
-        age = now - self._link.opened_at if was_cut else None
-        self._disconnect(now, fault or ConnectionLost(f"the connection closed with {code}"), age)
+        was_cut = is_open and code == ABNORMAL and fault is None and not self._is_leaving
+        self._disconnect(now, end.error, now - self._link.opened_at if was_cut else None)
 
-    def _drop(self, link: int, code: int, fault: PushlaneError, now: float) -> None:
+    def _repents(self, now: float) -> bool:
+        """The server wants nothing of us: whether we try it the other way."""
+        if self._link.phase is not Phase.GREETING or not self._choice.repent():
+            return False
+        self._turn(now)
+        return True
+
+    def _drop(self, fault: PushlaneError, now: float, code: int = GOING_AWAY) -> None:
         """Cut the connection ourselves, and come back."""
-        self.effects.append(Hangup(link, code))
+        self.effects.append(Hangup(self._link.number, code))
         self._disconnect(now, ConnectionLost(fault.message, fault.retry_ms))
 
     def _disconnect(self, now: float, error: PushlaneError, cut_at: float | None = None) -> None:
         """`cut_at`: how old the connection was when somebody cut it."""
         self._choice.lost(cut_at)
-        requests = self._requests.clear()
-        self.producer.disconnected()
-        self.consumer.disconnected(requests)
+        self._unlink()
         self._link.wait(now, error.retry_ms)
+        if self._link.is_hopeless:
+            self._end(error, now)
+        else:
+            self._change("connecting")
+            self._finish_if_done(now)
+
+    def _unlink(self) -> None:
+        self._session.disconnected()
         self._is_leaving = False
         self._last_error = None
-        assert self._link.until is not None
-        give_up_at = self._link.give_up_at
-        if give_up_at is not None and self._link.until >= give_up_at:
-            self._end(error, now)
-            return
-        self._change("connecting")
-        self._finish_if_done(now)
 
     # Frames from the server
 
     def _take(self, frame: frames.ServerFrame, now: float) -> None:
         match frame:
-            case frames.Deliver():
-                self.consumer.delivered(frame, now)
-            case frames.Published():
-                request = self._requests.pop(frame.id)
-                if isinstance(request, PublishRequest):
-                    self.producer.answered(request, frame, now)
-            case frames.Done():
-                self._done(frame)
-            case frames.Subscribed():
-                request = self._requests.pop(frame.id)
-                if isinstance(request, SubscribeRequest):
-                    self.consumer.subscribed(request, frame)
-            case frames.LeaseLostFrame():
-                self.consumer.leases_lost(frame.sub, frame.receipts)
-            case frames.Ended():
-                self.consumer.ended(frame.sub, error_for(frame.code, frame.message))
             case frames.Welcome():
                 self._welcome(frame, now)
             case frames.Goaway():
                 self._is_leaving = True
                 self._link.reconnect_ms = frame.reconnect_ms
             case frames.ErrorFrame():
-                self._refused(frame, now)
+                self._error(frame, now)
             case frames.Beat():
                 pass
             case _:
-                assert_never(frame)
+                self._session.take(frame, now)
 
     def _welcome(self, frame: frames.Welcome, now: float) -> None:
         if self._link.phase is not Phase.GREETING:
             return
         self._link.open(now, frame.heartbeat_ms)
-        self.limits = limits_from_wire(frame.limits)
-        self.producer.set_limits(self.limits)
-        self.consumer.set_limits(self.limits)
-        if frame.resumed and frame.session == self._session:
-            self.consumer.resumed(frame.lost, now)
-        else:
-            self.consumer.restarted()
-        self._session = frame.session
+        self._session.welcomed(frame, now)
         self._choice.welcomed(now)
-        self.consumer.is_paused = self._choice.next is not None
         self._change("polling" if self._choice.is_polling else "open")
         if self._start_ticket is not None:
             self.effects.append(Resolve(self._start_ticket))
             self._start_ticket = None
 
-    def _done(self, frame: frames.Done) -> None:
-        request = self._requests.pop(frame.id)
-        match request:
-            case SettleRequest():
-                self.consumer.done(request, frame)
-            case None | PublishRequest() | SubscribeRequest():
-                pass  # the server's mistake: whoever waits for it is told when their time is up
-            case _:
-                self.consumer.unsubscribed(request)
-
-    def _refused(self, frame: frames.ErrorFrame, now: float) -> None:
+    def _error(self, frame: frames.ErrorFrame, now: float) -> None:
         error = error_for(frame.code, frame.message, frame.retry_ms)
         if self._link.phase is Phase.GREETING:
             if error.info.retry:
-                self._drop(self._link.number, _GOING_AWAY, error, now)
-            elif self._choice.repent():
-                self.effects.append(Hangup(self._link.number, _GOING_AWAY))
-                self._dial(now)
-            else:
+                self._drop(error, now)
+            elif not self._repents(now):
                 self._end(error, now)
-            return
-        request = None if frame.id is None else self._requests.pop(frame.id)
-        match request:
-            case None:
-                self._last_error = error if error.info.close_code is not None else None
-            case PublishRequest():
-                self.producer.refused(request, error, now)
-            case SettleRequest():
-                self.consumer.settle_refused(request, error, now)
-            case SubscribeRequest():
-                self.consumer.subscribe_refused(request, error, now)
-            case _:
-                self.consumer.unsubscribed(request)
+        elif not self._session.refused(frame.id, error, now):
+            self._last_error = error if error.info.close_code is not None else None
 
     # What users call
 
@@ -287,11 +227,11 @@ class ClientCore:
     ) -> Subscription:
         """Ask for messages; the ticket resolves when it has begun. Raises BadRequest."""
         self.check_open()
-        return self.consumer.subscribe(queue, credit, ack, lease_ms, ticket)
+        return self.consumer.subscriber.subscribe(queue, credit, ack, lease_ms, ticket)
 
     def unsubscribe(self, subscription: Subscription, ticket: Any = None) -> None:
         """No more messages of this one; the ticket resolves when the server knows."""
-        self.consumer.unsubscribe(subscription, ticket)
+        self.consumer.subscriber.unsubscribe(subscription, ticket)
 
     def take(self, subscription: Subscription, now: float) -> Lease | None:
         """The next message to work on, if there is one and it may begin now. Then flush."""
@@ -301,7 +241,7 @@ class ClientCore:
 
     def settle(self, lease: Lease, key: Key, ticket: Any = None) -> None:
         """Ack, nack or extend; the ticket resolves on the server's word."""
-        self.consumer.settle(lease, key, ticket)
+        self.consumer.settler.settle(lease, key, ticket)
 
     def keep(self, lease: Lease, now: float) -> None:
         """Extend the lease on its own while somebody works on it."""
@@ -324,10 +264,8 @@ class ClientCore:
         """When to call `tick` at the latest."""
         if self._link.phase is Phase.CLOSED:
             return None
-        times = (
-            self._link.until, self._choice.next_at, self._choice.next_by, self._choice.probe_at,
-            self._close_by, self.producer.wake_at(), self.consumer.wake_at(),
-        )  # fmt: skip
+        wake_at = self._session.wake_at()
+        times = (self._link.until, self._choice.probe_at, self._close_by, wake_at)
         return min((at for at in times if at is not None), default=None)
 
     def tick(self, now: float) -> None:
@@ -337,15 +275,10 @@ class ClientCore:
         if self._close_by is not None and now >= self._close_by:
             self._end(ConnectionLost("the client was closed before the answer came"), now)
             return
-        self.producer.tick(now)
-        self.consumer.tick(now)
+        self._session.tick(now)
         if self._link.until is not None and now >= self._link.until:
             self._overdue(now)
         choice = self._choice
-        if choice.next_at is not None and now >= choice.next_at:
-            choice.next_at = None
-        if choice.next_by is not None and now >= choice.next_by:
-            self._stay(now)
         if choice.probe_at is not None and now >= choice.probe_at:
             choice.probe_at = None
             self.effects.append(Probe(self._link.number))
@@ -353,76 +286,39 @@ class ClientCore:
     def _overdue(self, now: float) -> None:
         if self._link.phase is Phase.WAITING:
             self._dial(now)
-            return
-        if self._link.phase is not Phase.OPEN and self._choice.refused(NO_ANSWER):
-            self.effects.append(Hangup(self._link.number, _GOING_AWAY))
-            self._fall_back(now)
-            return
-        what = {
-            Phase.DIALING: "no connection in time",
-            Phase.GREETING: "no welcome in time",
-        }.get(self._link.phase, "the server went silent")
-        self._drop(self._link.number, _GOING_AWAY, ConnectionLost(what), now)
+        elif self._link.phase is not Phase.OPEN and self._choice.refused(NO_ANSWER):
+            self._turn(now)
+        else:
+            self._drop(ConnectionLost(self._link.lateness), now)
 
     def flush(self, now: float) -> None:
         """Put what gathered into frames, as far as the connection and the limits allow."""
         if self._link.phase is Phase.OPEN:
-            for frame in self.consumer.outgoing(self._requests, now):
+            for frame in self._session.outgoing(now, has_publishes=not self._is_leaving):
                 self._send(frame)
-            is_changing = self._choice.next is not None
-            if is_changing or not self._is_leaving:
-                has_fresh = not is_changing
-                for publish in self.producer.outgoing(self._requests, now, has_fresh=has_fresh):
-                    self._send(publish)
-            if is_changing:
-                is_free = not self._requests and self.producer.is_free and self.consumer.is_free
-                if is_free and self._choice.next_at is None:
-                    self._move(now)
-            elif self._is_leaving and not self._requests and self.consumer.is_idle:
-                self._leave(now)
+            if self._is_leaving and self._session.may_leave:
+                self._drop(ConnectionLost("the server asked us to leave"), now)
         self._finish_if_done(now)
-
-    def _leave(self, now: float) -> None:
-        """After goaway, with nothing under way: go before we are cut off."""
-        self.effects.append(Hangup(self._link.number, _GOING_AWAY))
-        self._disconnect(now, ConnectionLost("the server asked us to leave"))
 
     # Changing the transport
 
     def probed(self, link: int, now: float, *, is_good: bool) -> None:
-        """What became of a probe."""
+        """What became of a probe: when it was good the session is taken up there."""
         is_open = link == self._link.number and self._link.phase is Phase.OPEN
-        if is_open and self._close_by is None:
-            self._choice.probed(now, is_good=is_good)
-            self.consumer.is_paused = is_good
+        if not is_open or self._close_by is not None:
+            return
+        if is_good:
+            self._choice.change()
+            self._turn(now)
+        else:
+            self._choice.probe_later(now)
 
-    def _stay(self, now: float) -> None:
-        """Not now."""
-        self._choice.stay(now)
-        self.consumer.unpause()
-
-    def _move(self, now: float) -> None:
-        """Nothing is under way: the other transport begins a session of its own."""
-        self._give_back()
-        self.effects.append(Hangup(self._link.number, _NORMAL))
-        self._choice.change()
-        self._session = None
-        self.consumer.disconnected([])
+    def _turn(self, now: float) -> None:
+        """Drop this connection for one of the other kind."""
+        self.effects.append(Hangup(self._link.number, GOING_AWAY))
+        self._unlink()
         self._change("connecting")
         self._dial(now)
-
-    def _fall_back(self, now: float) -> None:
-        """There are no WebSockets to be had: with the session goes all it held."""
-        if self._session is not None:
-            self.producer.moved()
-        self._session = None
-        self._dial(now)
-
-    def _give_back(self) -> None:
-        """No session ends with a link of polling, so what it holds must be given back."""
-        if self._choice.is_polling:
-            for frame in self.consumer.surrender():
-                self._send(frame)
 
     # The end
 
@@ -434,29 +330,24 @@ class ClientCore:
             return
         self._close_ticket = ticket if self._close_by is None else self._close_ticket
         self._close_by = now + timeout_ms
-        self._choice.lost(None)
+        self._choice.probe_at = None
         for subscription in list(self.consumer.subscriptions):
-            self.consumer.unsubscribe(subscription)
+            self.consumer.subscriber.unsubscribe(subscription)
         self._finish_if_done(now)
 
     def _finish_if_done(self, now: float) -> None:
-        if self._close_by is None or self.state == "closed" or not self.producer.is_idle:
+        if self._close_by is None or self.state == "closed":
             return
-        is_open = self._link.phase is Phase.OPEN
-        if self.consumer.is_quiet if is_open else self.consumer.is_idle:
+        if self._session.is_done(is_open=self._link.phase is Phase.OPEN):
             self._end(None, now)
 
     def _end(self, error: PushlaneError | None, now: float) -> None:
         is_wanted = self._close_by is not None
         reason = error or ConnectionLost("the client is closed")
-        if self._link.phase is Phase.OPEN:
-            self._give_back()
         if self._link.phase in (Phase.DIALING, Phase.GREETING, Phase.OPEN):
-            self.effects.append(Hangup(self._link.number, _NORMAL))
+            self.effects.append(Hangup(self._link.number, NORMAL))
         self._link.close()
-        self.consumer.disconnected(self._requests.clear())
-        self.producer.fail_all(reason)
-        self.consumer.fail_all(reason)
+        self._session.fail_all(reason)
         self.error = None if is_wanted else error
         if self._start_ticket is not None:
             self.effects.append(Reject(self._start_ticket, reason))

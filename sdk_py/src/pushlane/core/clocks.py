@@ -64,12 +64,6 @@ class Clocks:
             lease.extend_at = min(lease.extend_at, lease.deadline - part)
         self.look_by(now)
 
-    def doubt(self, now: float) -> None:
-        """There is a server again, and it may have forgotten them: ask by extending."""
-        for lease in self.running:
-            lease.extend_at = now
-        self.look_by(now)
-
     def wake_at(self) -> float | None:
         """When to look."""
         return self._look_at if self.running and self._look_at != _NEVER else None

@@ -27,7 +27,7 @@ class Effect(Struct, gc=False):
 class Dial(Effect):
     """Get a token, open a connection, then say `connected` or `lost`.
 
-    With `poll` there is nothing to open: requests go out one by one (see poll.py).
+    With `poll` there is nothing to open: hello opens the pipe (see pipe.py).
     """
 
     link: int

@@ -39,7 +39,6 @@ class Link:
         self.give_up_at: float | None = None
         """Only before the first welcome: when `connect` fails."""
         self.heartbeat_ms = DEFAULT_LIMITS.heartbeat_ms
-        """0: the server won't say anything unasked, and silence means nothing."""
         self.opened_at = 0.0
         self.reconnect_ms: int | None = None
         """What a goaway said, for the next connection only."""
@@ -47,6 +46,18 @@ class Link:
     @property
     def has_socket(self) -> bool:
         return self.phase in (Phase.GREETING, Phase.OPEN)
+
+    @property
+    def lateness(self) -> str:
+        """What it means that the phase has not ended in time."""
+        late = {Phase.DIALING: "no connection in time", Phase.GREETING: "no welcome in time"}
+        return late.get(self.phase, "the server went silent")
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the next attempt would come too late for `connect`."""
+        assert self.until is not None
+        return self.give_up_at is not None and self.until >= self.give_up_at
 
     def dial(self, now: float, *, is_upgrade_unsure: bool = False) -> int:
         """Begin an attempt."""
@@ -73,8 +84,7 @@ class Link:
     def heard(self, now: float) -> None:
         """Something came from the server."""
         if self.phase is Phase.OPEN:
-            silence = self.heartbeat_ms * SILENCE
-            self.until = now + silence if silence else None
+            self.until = now + self.heartbeat_ms * SILENCE
 
     def wait(self, now: float, retry_ms: int | None) -> None:
         """The connection or the attempt is lost: plan the next."""

@@ -132,14 +132,12 @@ class Producer:
 
     # Going out
 
-    def outgoing(
-        self, requests: Requests, now: float, *, has_fresh: bool = True
-    ) -> Iterator[frames.Publish]:
-        """Frames for everything that may be sent now: with what was never sent, or without."""
+    def outgoing(self, requests: Requests, now: float) -> Iterator[frames.Publish]:
+        """Frames for everything that may be sent now."""
         most = max(1, self.limits.unanswered - self._settings.settle_reserve)
         for queue, outbox in list(self._active.items()):
             while outbox.blocked_until <= now and len(requests) < most:
-                frame = self._frame(outbox, requests, has_fresh)
+                frame = self._frame(outbox, requests)
                 if frame is None:
                     break
                 yield frame
@@ -148,13 +146,12 @@ class Producer:
                 self._active[queue] = outbox
         self.admit()
 
-    def _frame(self, outbox: Outbox, requests: Requests, has_fresh: bool) -> frames.Publish | None:
+    def _frame(self, outbox: Outbox, requests: Requests) -> frames.Publish | None:
         limits = self.limits
         room = limits.frame_bytes - FRAME_OVERHEAD
         if self.inflight_bytes:
             room = min(room, limits.inflight_bytes - self.inflight_bytes)
-        window = self._settings.producer_window if has_fresh else 0
-        batch, cost, fresh = outbox.take(limits.batch, room, window)
+        batch, cost, fresh = outbox.take(limits.batch, room, self._settings.producer_window)
         if not batch:
             return None
         if fresh:
@@ -247,16 +244,6 @@ class Producer:
                 outbox.repeat_all()
                 self._active[queue] = outbox
 
-    def moved(self) -> None:
-        """Another transport is used from now on, where a repeat of ours would be stored again: of
-        what has no answer and no id of the caller's, nobody can say whether it happened."""
-        error = ConnectionLost("the connection was lost before the answer came")
-        for outbox in self.outboxes.values():
-            for publication in list(outbox.unanswered.values()):
-                if publication.message.dedup is None:
-                    outbox.finish(publication)
-                    self._effects.append(Reject(publication.ticket, error))
-
     def set_limits(self, limits: Limits) -> None:
         """Another server may have others: what waits must not spoil its neighbours' frames."""
         if limits == self.limits:
@@ -307,11 +294,6 @@ class Producer:
             self._effects.append(Reject(publication.ticket, Unavailable(f"not sent {within}")))
 
     # The end
-
-    @property
-    def is_free(self) -> bool:
-        """All that was sent is answered."""
-        return not any(outbox.unanswered for outbox in self.outboxes.values())
 
     @property
     def is_idle(self) -> bool:

@@ -25,10 +25,6 @@ class Call(NamedTuple):
     """An object, or its JSON."""
 
 
-LIMITS = Call("GET", "/v1/limits")
-"""No queue's, but what a client may send at all."""
-
-
 def create(name: str, config: Mapping[str, Any]) -> Call:
     return Call("PUT", queue_path(name), config)
 

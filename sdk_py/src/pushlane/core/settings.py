@@ -32,9 +32,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     probe_base_ms: int = 10 * SECOND
     """Between probes of a WebSocket while polling; backoff as above."""
     probe_max_ms: int = 5 * MINUTE
-    change_ms: int = 5 * SECOND
-    """How long a change of transport may take before it is put off: meanwhile nothing new begins.
-    """
     stable_ms: int = 5 * SECOND
     """A connection that lived this long starts the backoff anew when it is lost."""
 
@@ -74,10 +71,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     http_bytes: int = 64 * MIB
     """The largest HTTP answer we take."""
     poll_wait_ms: int = 20 * SECOND
-    """How long a receive waits for messages: many proxies cut what is silent for 30 s."""
-    poll_requests: int = 8
-    """Requests under way at once when polling; receives that wait come on top, one for each
-    subscription."""
+    """How long a receive waits for frames: many proxies cut what is silent for 30 s."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -33,7 +33,7 @@ class Subscription:
         "ack", "credit", "dropped", "end_ticket", "failing_since", "failures", "held",
         "is_leaving_said", "lease_ms",
         "number", "owner", "queue", "ready", "retry_at", "settles", "standing", "starts",
-        "ticket", "wanted",
+        "ticket",
     )  # fmt: skip
 
     def __init__(
@@ -61,7 +61,4 @@ class Subscription:
         self.failing_since: float | None = None
         self.dropped = 0
         """Messages missed by a slow `ack="none"` subscription."""
-        self.wanted = 0
-        """How many messages would be taken at once: polling asks for no more, since their leases
-        run from the delivery on."""
         self.owner: Any = None

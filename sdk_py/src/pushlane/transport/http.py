@@ -28,8 +28,6 @@ class Exchange:
         self._keep = keep
         self._status = 0
         self._body = bytearray()
-        self.has_begun = False
-        """Whether anything of the answer has come."""
         try:
             self.request = self._make(endpoint, call, token)
         except (h11.LocalProtocolError, UnicodeError):  # which show what they refuse
@@ -56,7 +54,6 @@ class Exchange:
 
     def receive(self, data: bytes) -> bool:
         """Take what was read (nothing: the stream ended); True when the answer is complete."""
-        self.has_begun = self.has_begun or bool(data)
         try:
             self._connection.receive_data(data)
             while True:

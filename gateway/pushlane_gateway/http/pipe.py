@@ -1,0 +1,108 @@
+"""The requests of a pipe: open, send, receive, close. What they mean is pipe/pipe.py's business."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from pushlane.wire.codec import decode_json
+from pushlane.wire.errors import BadFrame, BadRequest
+from pushlane_gateway.http.call import JSON, Call
+from pushlane_gateway.http.errors import NO_STORE, ClientGone
+from pushlane_gateway.http.objects import Nothing, PipeAnswer, PipeBody
+from pushlane_gateway.pipe.outbox import Answer
+from pushlane_gateway.pipe.pipe import Pipe
+from pushlane_gateway.pipe.signal import Gone
+from pushlane_gateway.pipe.split import split
+
+WAIT_MS = 20_000
+"""How long a receive waits unless it says otherwise."""
+
+
+class Fetched(Response):
+    """The answer to a receive: while it is written the client is not silent."""
+
+    def __init__(self, pipe: Pipe, answer: Answer) -> None:
+        super().__init__(answer.body, 200, NO_STORE, JSON)
+        self._pipe = pipe
+        self._is_last = answer.is_last
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+            self._pipe.told = self._pipe.told or self._is_last
+        finally:
+            self._pipe.end_receive()
+
+
+async def pipe(call: Call) -> Response:
+    body, frames = _read(call.operation.decoder, await call.read())
+    if frames is not None and not frames:
+        raise BadRequest("frames is empty")
+    if body.pipe is None:
+        return _open(call, body, frames)
+    found = call.tools.pipes.find(body.pipe)
+    if (body.n is None) != (frames is None):
+        raise BadRequest("a send has both n and frames")
+    if body.after is None:
+        return await _send(call, found, body, frames or [])
+    if body.n is not None or body.close is not None:
+        raise BadRequest("a receive (with after) neither sends nor closes")
+    return await _receive(call, found, body.after, body.wait_ms)
+
+
+def _read(
+    decoder: msgspec.json.Decoder[PipeBody], data: bytes
+) -> tuple[PipeBody, list[bytes] | None]:
+    """What a request says, and its frames."""
+    try:
+        body = decode_json(decoder, data)
+    except BadFrame:
+        found = split(data)
+        if found is None:
+            raise
+        return decode_json(decoder, found[0]), found[1]
+    return body, None if body.frames is None else [bytes(frame) for frame in body.frames]
+
+
+def _open(call: Call, body: PipeBody, frames: list[bytes] | None) -> Response:
+    if frames is None or not (body.n is body.after is body.close is None):
+        raise BadRequest("a pipe is opened with frames alone, and named in all other requests")
+    call.tools.check_going()
+    client = call.request.client
+    peer = "" if client is None else f"{client.host}:{client.port}"
+    opened = call.tools.pipes.open(frames, call.header("authorization"), peer)
+    return call.answer(PipeAnswer(opened.id))
+
+
+async def _send(call: Call, pipe: Pipe, body: PipeBody, frames: list[bytes]) -> Response:
+    if body.close is not None:
+        await pipe.leave(body.close, body.n, frames, _gone(call))
+    elif body.n is not None:
+        await pipe.put(body.n, frames, _gone(call))
+    else:
+        raise BadRequest("nothing to do: n and frames, after, or close")
+    return call.answer(Nothing())
+
+
+async def _receive(call: Call, pipe: Pipe, after: int, wait_ms: int | None) -> Response:
+    most = call.tools.limits.wait_ms
+    if wait_ms is None:
+        wait_ms = min(WAIT_MS, most)
+    if wait_ms > most:
+        raise BadRequest(f"wait_ms is {wait_ms}: 0 to {most}", limit="wait_ms")
+    pipe.begin_receive()
+    try:
+        return Fetched(pipe, await pipe.fetch(after, wait_ms / 1000, _gone(call)))
+    except BaseException:
+        pipe.end_receive()
+        raise
+
+
+def _gone(call: Call) -> Gone:
+    async def gone() -> None:
+        await call.gone()
+        raise ClientGone
+
+    return gone

@@ -12,11 +12,11 @@ from pushlane_dispatcher.core.effects import Confirm
 from pushlane_dispatcher.repeat import until_decided
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import FencedStore
+from pushlane_storage.interface import SharedStore
 
 
 class Confirmer:
-    def __init__(self, store: FencedStore, key: ShardKey, settings: Settings) -> None:
+    def __init__(self, store: SharedStore, key: ShardKey, settings: Settings) -> None:
         self._store = store
         self._key = key
         self._settings = settings

@@ -43,7 +43,7 @@ from pushlane_dispatcher.tools import Tools, make_prefix
 from pushlane_dispatcher.transfers import Send
 from pushlane_leases.interface import LeaseCache
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import PacedStore, SharedStore, Store, StoreError
+from pushlane_storage.interface import SharedStore, Store, StoreError
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig, QueueRow
 
@@ -67,7 +67,7 @@ async def open_dispatcher(
     clock = clock or Clock()
     settings = settings or Settings()
     guard = None if leases is None else LeaseGuard(leases, clock, settings)
-    tools = Tools(store, guard, clock, settings, _fitting(bounds, store), limits, chance, prefix)
+    tools = Tools(store, guard, clock, settings, bounds or Bounds(), limits, chance, prefix)
     error: Exception | None = None
     async with trio.open_nursery() as nursery:
         dispatcher = Dispatcher(tools, nursery, owner or f"node-{secrets.token_hex(8)}")
@@ -84,14 +84,6 @@ async def open_dispatcher(
         nursery.cancel_scope.cancel()
     if error is not None:
         raise error
-
-
-def _fitting(bounds: Bounds | None, store: Store) -> Bounds:
-    """The bounds, with no more segments under way than the store wants."""
-    bounds = bounds or Bounds()
-    if not isinstance(store, PacedStore) or store.flushes >= bounds.flushes:
-        return bounds
-    return msgspec.structs.replace(bounds, flushes=store.flushes)
 
 
 class Dispatcher:

@@ -56,7 +56,7 @@ from pushlane_dispatcher.tools import Tools
 from pushlane_dispatcher.transfers import Send, Transfers
 from pushlane_leases.interface import StaleEpoch
 from pushlane_storage.bucket import Bucket
-from pushlane_storage.interface import Fenced, FencedStore, Outcome, PromptStore, StoreDamaged
+from pushlane_storage.interface import Fenced, Outcome, PromptStore, SharedStore, StoreDamaged
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Engine:
             Deliver: hand_over,
             Lost: hand_over,
         }
-        if isinstance(self._store, FencedStore):
+        if isinstance(self._store, SharedStore):
             self._do |= {Confirm: self._confirm_soon}
             self._confirmer = Confirmer(self._store, shard.key, self._settings)
         if isinstance(self._store, PromptStore):

@@ -179,30 +179,15 @@ Outcome = Callable[[Exception | None], None]
 
 
 @runtime_checkable
-class FencedStore(Protocol):
-    """A store from which another process may take a shard without this one knowing."""
+class SharedStore(Protocol):
+    """A store of several processes, one of which may take slots that another one claimed."""
 
     async def confirm(self, shard: ShardKey) -> None:
         """Return when this process was still the shard's owner after the call began; `Fenced`."""
         ...
 
-
-@runtime_checkable
-class SharedStore(Protocol):
-    """A store of several processes, one of which may take slots that another one claimed."""
-
     async def lost_slots(self) -> list[tuple[int, int]]:
         """Slots that this process claimed and others have by now, each with its own last epoch."""
-        ...
-
-
-@runtime_checkable
-class PacedStore(Protocol):
-    """A store for which few large segments are better than many small ones."""
-
-    @property
-    def flushes(self) -> int:
-        """Segments of a lane that should be on their way at once, at the most."""
         ...
 
 

@@ -19,7 +19,6 @@ from tests.dispatcher.rig import (
     TENANT,
     Consumer,
     Gate,
-    Script,
     ScriptedStore,
     answer,
     fail,
@@ -27,21 +26,10 @@ from tests.dispatcher.rig import (
     mock_clock,
     rig,
 )
+from tests.dispatcher.shared_store import SharedScriptedStore
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 
 SOON = Settings(compare_ms=1_000)
-
-
-class SharedScriptedStore(ScriptedStore):
-    """One whose slots others may take: the script says which."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.taking = Script(self, ("lost_slots",))
-
-    async def lost_slots(self) -> list[tuple[int, int]]:
-        await trio.lowlevel.checkpoint()
-        return []
 
 
 def test_a_store_with_rivals_is_known() -> None:
@@ -53,7 +41,7 @@ async def test_rows_are_compared_again_and_again() -> None:
     store = SharedScriptedStore()
     async with rig(store, settings=SOON) as r:
         await trio.sleep(3.5)
-        assert len(store.taking.called("lost_slots")) == 3
+        assert len(store.rivals.called("lost_slots")) == 3
         assert r.runner.running
 
 
@@ -62,7 +50,7 @@ async def test_an_owner_that_lost_its_slot_steps_down_at_rest() -> None:
     async with rig(store, settings=SOON) as r:
         consumer = r.consumer()
         slot = slot_of(r.runner.key)
-        store.taking.add("lost_slots", answer([(slot, r.runner.epoch)]))
+        store.rivals.add("lost_slots", answer([(slot, r.runner.epoch)]))
         await trio.sleep(1.5)
         assert consumer.end == ("unavailable", Stop.FENCED.value)
         assert not r.queue.running
@@ -76,7 +64,7 @@ async def test_what_it_lost_before_is_no_matter() -> None:
     async with rig(store, settings=SOON) as r:
         slot = slot_of(r.runner.key)
         other = (slot + 1) % 256
-        store.taking.add("lost_slots", answer([(slot, r.runner.epoch - 1), (other, 1)]))
+        store.rivals.add("lost_slots", answer([(slot, r.runner.epoch - 1), (other, 1)]))
         await trio.sleep(1.5)
         assert r.runner.running
 
@@ -91,7 +79,7 @@ async def test_a_slot_that_is_lost_while_a_shard_opens_is_claimed_anew() -> None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(r.dispatcher.open, TENANT, "other")
             await slow.entered.wait()
-            store.taking.add("lost_slots", answer([(slot, 1)]))
+            store.rivals.add("lost_slots", answer([(slot, 1)]))
             await trio.sleep(1.5)
             slow.released.set()
         queue = await r.dispatcher.open(TENANT, "other")
@@ -106,7 +94,7 @@ async def test_a_store_that_does_not_answer_is_asked_again(
     async with rig(store, settings=SOON) as r:
         slot = slot_of(r.runner.key)
         lost = answer([(slot, r.runner.epoch)])
-        store.taking.add("lost_slots", fail(StoreUnknown("no answer")), lost)
+        store.rivals.add("lost_slots", fail(StoreUnknown("no answer")), lost)
         await trio.sleep(1.5)
         assert r.runner.running
         assert "the slots were not compared: no answer" in caplog.text

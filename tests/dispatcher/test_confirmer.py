@@ -8,30 +8,17 @@ from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.waiter import Waiter
-from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import Fenced, FencedStore, StoreRefused, StoreUnknown
+from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
 from tests.dispatcher.rig import (
     Consumer,
     Gate,
     Rig,
-    Script,
-    ScriptedStore,
     blocked,
     fail,
     hang,
     rig,
 )
-
-
-class FencedScriptedStore(ScriptedStore):
-    """One whose shards others may take."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fencing = Script(self, ("confirm",))
-
-    async def confirm(self, shard: ShardKey) -> None:
-        await trio.lowlevel.checkpoint()
+from tests.dispatcher.shared_store import SharedScriptedStore
 
 
 def extend(r: Rig, consumer: Consumer) -> Waiter[SettleTicket]:
@@ -49,17 +36,12 @@ async def holding(r: Rig) -> Consumer:
     return consumer
 
 
-def test_a_store_with_rivals_is_known() -> None:
-    assert isinstance(FencedScriptedStore(), FencedStore)
-    assert not isinstance(ScriptedStore(), FencedStore)
-
-
 async def test_an_extension_is_answered_after_the_question() -> None:
-    store = FencedScriptedStore()
+    store = SharedScriptedStore()
     gate = Gate()
     async with rig(store) as r:
         consumer = await holding(r)
-        store.fencing.add("confirm", gate)
+        store.rivals.add("confirm", gate)
         waiter = extend(r, consumer)
         await gate.entered.wait()
         await blocked()
@@ -71,11 +53,11 @@ async def test_an_extension_is_answered_after_the_question() -> None:
 
 
 async def test_those_that_come_meanwhile_share_the_next_question() -> None:
-    store = FencedScriptedStore()
+    store = SharedScriptedStore()
     gate = Gate()
     async with rig(store) as r:
         consumer = await holding(r)
-        store.fencing.add("confirm", gate)
+        store.rivals.add("confirm", gate)
         first = extend(r, consumer)
         await gate.entered.wait()
         others = [extend(r, consumer) for _ in range(5)]
@@ -83,16 +65,16 @@ async def test_those_that_come_meanwhile_share_the_next_question() -> None:
         gate.released.set()
         for waiter in (first, *others):
             assert not (await waiter.wait()).lost
-        assert len(store.fencing.called("confirm")) == 2
+        assert len(store.rivals.called("confirm")) == 2
         assert not (await extend(r, consumer).wait()).lost
-        assert len(store.fencing.called("confirm")) == 3
+        assert len(store.rivals.called("confirm")) == 3
 
 
 async def test_an_owner_that_was_fenced_confirms_nothing() -> None:
-    store = FencedScriptedStore()
+    store = SharedScriptedStore()
     async with rig(store) as r:
         consumer = await holding(r)
-        store.fencing.add("confirm", fail(Fenced("by a test")))
+        store.rivals.add("confirm", fail(Fenced("by a test")))
         with pytest.raises(Unavailable):
             await extend(r, consumer).wait()
         assert r.runner.stopped_by is Stop.FENCED
@@ -100,19 +82,19 @@ async def test_an_owner_that_was_fenced_confirms_nothing() -> None:
 
 @pytest.mark.parametrize("error", [StoreUnknown("?"), StoreRefused("no")])
 async def test_a_question_without_an_answer_is_asked_again(error: Exception) -> None:
-    store = FencedScriptedStore()
+    store = SharedScriptedStore()
     async with rig(store) as r:
         consumer = await holding(r)
-        store.fencing.add("confirm", fail(error), fail(error))
+        store.rivals.add("confirm", fail(error), fail(error))
         assert not (await extend(r, consumer).wait()).lost
-        assert len(store.fencing.called("confirm")) == 3
+        assert len(store.rivals.called("confirm")) == 3
 
 
 async def test_an_owner_that_can_not_tell_steps_down() -> None:
-    store = FencedScriptedStore()
+    store = SharedScriptedStore()
     async with rig(store, settings=Settings(decide_ms=5_000)) as r:
         consumer = await holding(r)
-        store.fencing.always["confirm"] = hang
+        store.rivals.always["confirm"] = hang
         with pytest.raises(Unavailable):
             await extend(r, consumer).wait()
         assert r.runner.stopped_by is Stop.UNDECIDED

@@ -284,6 +284,11 @@ class StoreMachine(RuleBasedStateMachine):
         return self.epochs[slot]
 
 
+EXAMPLES = {"cassandra": 60, "cassandra_ring": 30}
+"""Fewer where each takes long: they show that a real ring does what the model of one does, and
+tests/storage/cassandra/test_model.py looks for the rest there."""
+
+
 def one_of(things: list[T], pick: int) -> T:
     return things[pick % len(things)]
 
@@ -294,6 +299,7 @@ def test_a_store_does_what_its_model_does(factory: Factory) -> None:
         def __init__(self) -> None:
             super().__init__(factory)
 
+    examples = EXAMPLES.get(factory.__name__, 100)
     run_state_machine_as_test(
-        Machine, settings=settings(max_examples=100, stateful_step_count=40, deadline=None)
+        Machine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None)
     )

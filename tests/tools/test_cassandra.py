@@ -1,4 +1,4 @@
-"""A Cassandra of one's own: one node, and a ring of three."""
+"""A Cassandra of one's own. What kills and pauses do to a ring: tests/outages."""
 
 import time
 from collections.abc import Iterator
@@ -70,16 +70,3 @@ def test_one_node_and_what_a_kill_leaves() -> None:
         pid = node.process.pid
     wait_gone(pid)
     assert not answers(node.host, node.port)
-
-
-def test_a_ring_goes_on_without_one_of_three() -> None:
-    with running_cassandra(3) as ring:
-        prepare(ring)
-        killed, paused, _ = ring.nodes
-        killed.kill()
-        insert(ring, 1)
-        killed.start()
-        paused.pause()
-        paused.resume()
-        ring.wait()
-        assert numbers(ring) == [1]

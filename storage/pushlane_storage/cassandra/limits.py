@@ -10,9 +10,6 @@ CASSANDRA_TTL = 20 * 365 * DAY_SECONDS
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # Requests
-    flushes: int = 4
-    """Segments of a lane on their way at once. Each is a request and a share of a look at the
-    fence, so it is better that what comes meanwhile gathers."""
     in_flight: int = 512
     """Requests under way at once; more wait their turn. Many more only fill Cassandra's queues."""
     waiting: int = 100_000

@@ -159,10 +159,6 @@ class CassandraStore:
             damaged=self._report.count,
         )
 
-    @property
-    def flushes(self) -> int:
-        return self._limits.flushes
-
     async def close(self) -> None:
         """Give the slots back, finish what is under way, and let go of the connections."""
         if self._closed:

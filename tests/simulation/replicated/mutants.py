@@ -51,7 +51,7 @@ TWICE = ("ended_twice", "grant_after_end", "two_leases", "dedup", "unacked_unkno
 """What two owners do both."""
 
 
-@plant(*LOST, *TWICE)
+@plant(*LOST, *TWICE, seed=13)
 def the_fence_is_asked_before_the_write() -> Patches:
     def hasty(self: Journal, begin: Begin, outcome: Outcome) -> None:
         try:
@@ -184,7 +184,7 @@ def an_old_cache_makes_voided_receipts_valid() -> Patches:
     return [(recover, "_places", anybodys), (restore, "_restore_lease", unvoided)]
 
 
-@plant("dedup", "phantom", "lost", "ack_before_durable", "transfer")
+@plant("dedup", "phantom", "lost", "ack_before_durable", "transfer", seed=15)
 def a_dedup_id_in_the_cache_proves_that_it_was_stored() -> Patches:
     """The cache is told of ids before their segment is stored, and then believed."""
     append_soon, read_marks = Engine._append_soon, recover._read_marks
@@ -218,7 +218,7 @@ def a_dedup_id_in_the_cache_proves_that_it_was_stored() -> Patches:
     return [(Engine, "_append_soon", hasty), (recover, "_read_marks", trusting)]
 
 
-@plant(*LOST, *TWICE, "audit")
+@plant(*LOST, *TWICE, "audit", seed=59)
 def clocks_decide_whose_bucket_wins() -> Patches:
     """A predecessor whose clock is ahead outlives the deletion of its bucket."""
 
@@ -228,7 +228,7 @@ def clocks_decide_whose_bucket_wins() -> Patches:
     return [(stamps, "written", by_the_clock), (stamps, "dropped", by_the_clock)]
 
 
-@plant("dead_cause", "lost", "ack_before_durable", "exception", "transfer")
+@plant("dead_cause", "lost", "ack_before_durable", "exception", "transfer", seed=80)
 def an_open_bucket_is_read_without_its_bodies() -> Patches:
     """What was seen counts, but a later read need not see it: only heads were repaired."""
     return [(Buckets, "is_closed", lambda self, shard, key: True)]

@@ -17,6 +17,7 @@ from pushlane_storage.interface import Outcome
 from pushlane_storage.message import Message
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment
+from pushlane_storage.seq import epoch_of, make_seq
 from pushlane_storage.settlement import Settlement
 from tests.powerloss.witness import Witness
 
@@ -37,6 +38,10 @@ class ProcessWitness(Witness):
         self.names = process.cluster.names
         self._known = known
         self._bodies = bodies
+        self._next: dict[tuple[ShardKey, int, int], int] = {}
+        """By shard, lane and epoch: the first seq that is not stored."""
+        self._early: dict[tuple[ShardKey, int, int], Segment] = {}
+        """By shard, lane and first seq: stored behind a gap, so they don't count yet."""
 
     async def claim(self, slot: int, owner: str) -> int:
         epoch = await self.store.claim(slot, owner)
@@ -66,6 +71,16 @@ class ProcessWitness(Witness):
     async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
         self._note(shard, segment)
         await super().append(shard, segment, opens)
+
+    def _appended(self, shard: ShardKey, segment: Segment) -> None:
+        """What overlaps is durable in any order, and counts in order of seq."""
+        lane, epoch = segment.bucket.lane, epoch_of(segment.first)
+        self._early[shard, lane, segment.first] = segment
+        seq = self._next.get((shard, lane, epoch), make_seq(epoch, 0))
+        while (found := self._early.pop((shard, lane, seq), None)) is not None:
+            super()._appended(shard, found)
+            seq = found.last + 1
+        self._next[shard, lane, epoch] = seq
 
     def append_soon(
         self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome

@@ -89,7 +89,7 @@ async function makeBundle(outfile) {
     module: true,
     ecma: 2022,
     compress: { lhs_constants: false, passes: 3, unsafe: true },
-    format: { preamble: "/*! Pushlane, Apache-2.0 */" },
+    format: { preamble: "/*! Pushlane Apache-2.0*/" },
   });
   writeFileSync(outfile, `${code}\n`);
 }

@@ -22,7 +22,7 @@ import type {
 import { DEFAULT_URL, parseUrl } from "./core/url.js";
 import { type Driver, makeDriver, type Token } from "./driver.js";
 import type { Message } from "./message.js";
-import { environment, findWebSocket } from "./platform/node.js";
+import { findWebSocket, givenToken, givenUrl } from "./platform/node.js";
 import { Queues } from "./queues.js";
 import { Subscription } from "./subscription.js";
 import { onAbort, outcome, type Waiting } from "./ticket.js";
@@ -92,13 +92,12 @@ export interface ClientEventMap {
  * lives. The `signal` ends the attempt, not the client.
  */
 export async function connect(url?: string | null, options: ConnectOptions = {}): Promise<Client> {
-  const given = environment();
   const {
-    transport = "auto", name, token = given.token, settings: changes, signal, ...unknown
+    transport = "auto", name, token = givenToken(), settings: changes, signal, ...unknown
   } = options; // prettier-ignore
   refuse(unknown);
-  if (!/^(auto|ws|poll)$/.test(transport)) throw badRequest(`transport is ${transport}`);
-  const base = parseUrl(url ?? given.url ?? DEFAULT_URL);
+  if (!/^(auto|ws|poll)$/.test(transport)) throw badRequest(`transport ${transport}`);
+  const base = parseUrl(url ?? givenUrl() ?? DEFAULT_URL);
   const settings = settingsOf(changes);
   const isPoll = transport === "poll";
   const webSocket = isPoll ? undefined : await findWebSocket(transport === "ws");
@@ -283,7 +282,7 @@ export class Client extends EventTarget {
     const { concurrency = 10, leaseMs, signal, credit, ...unknown } = options;
     refuse(unknown);
     if (typeof handler !== "function") throw badRequest("no handler");
-    if (!(concurrency >= 1)) throw badRequest(`concurrency is ${concurrency}`);
+    if (!(concurrency >= 1)) throw badRequest(`concurrency ${concurrency}`);
     if (signal?.aborted) return;
     const { core } = this._driver;
     const wanted = {
@@ -330,7 +329,7 @@ export class Client extends EventTarget {
     const { core, now } = this._driver;
     const { timeoutMs = core.settings.closeMs, signal, ...unknown } = options;
     refuse(unknown);
-    if (!(timeoutMs >= 0)) throw badRequest(`timeoutMs is ${timeoutMs}`);
+    if (!(timeoutMs >= 0)) throw badRequest(`timeoutMs ${timeoutMs}`);
     const end = (within: number, ticket?: Ticket) => {
       core.close(now(), within, ticket);
       core.tick(now());

@@ -23,6 +23,8 @@ export type Token = string | (() => string | null | undefined | Promise<string |
 /** The longest time that a timer takes. */
 const TIMER_MS = 2 ** 31 - 1;
 const NORMAL = 1000;
+/** Calls that don't wait for the end of a turn. */
+const ENOUGH = 160;
 
 export type Driver = ReturnType<typeof makeDriver>;
 
@@ -38,7 +40,7 @@ export function makeDriver(
   const hungry = new Set<() => void>();
   const connections = new Map<number, Connection>();
   let probing: Connection | undefined;
-  let isScheduled = false;
+  let wishes = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let timerAt = Infinity;
   const now = makeClock();
@@ -58,10 +60,11 @@ export function makeDriver(
 
   const later = makeLater(run);
 
-  /** Have a turn after all that is ready now. */
+  /** Have a turn after all that is ready now, or when enough has gathered: then the server has its
+   * part of it while we go on. */
   function soon(): void {
-    if (!isScheduled) later();
-    isScheduled = true;
+    if (!wishes++) later();
+    if (wishes === ENOUGH) run();
   }
 
   function feed(): void {
@@ -73,7 +76,7 @@ export function makeDriver(
 
   /** One turn. */
   function run(): void {
-    isScheduled = false;
+    wishes = 0;
     do {
       feed();
       core.flush(now());

@@ -56,8 +56,8 @@ export function makeProducer(line: Line) {
 
   /** `enter` is called when it is this one's turn, now or later. */
   function admit(entrant: Entrant): void {
-    entrants.add(entrant);
-    admitMore();
+    if (hasRoom()) entrant.enter();
+    else entrants.add(entrant);
   }
 
   function admitMore(): void {

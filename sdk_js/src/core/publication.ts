@@ -14,6 +14,8 @@ import { refuse } from "./settings.js";
 
 /** More than a message's number and braces can take. */
 const MESSAGE_OVERHEAD = 64;
+/** Texts that can't have more bytes than this are not counted: that makes a buffer of each. */
+const SURELY_SMALL = 1e4;
 
 /** What a message may have besides its body. */
 export interface MessageOptions {
@@ -80,7 +82,8 @@ export class Publication {
   ) {
     const start = body === undefined ? "" : `"body":${toJson(body)},`;
     this.text = start + (options === NONE ? SEQ : fieldsOf(options));
-    this.cost = byteLength(this.text) + MESSAGE_OVERHEAD;
+    const most = 3 * this.text.length;
+    this.cost = MESSAGE_OVERHEAD + (most < SURELY_SMALL ? most : byteLength(this.text));
   }
 }
 

@@ -15,6 +15,6 @@ const SERVER = /^(?:ws|http)(s?:\/\/[^\s/?#@][^\s?#@]*?)\/*(?:\/v1\/ws)?\/*$/;
 export function parseUrl(text: string): string {
   const found = SERVER.exec(text);
   // It is not repeated here: it may hold credentials.
-  if (!found) throw badRequest("no URL: ws, wss, http, https; no credentials");
+  if (!found) throw badRequest("no URL: ws, wss, http, https, no credentials");
   return `http${found[1]}`;
 }

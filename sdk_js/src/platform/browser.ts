@@ -9,8 +9,9 @@ export const onRefused: typeof node.onRefused = () => {};
 
 export const closeSocket: typeof node.closeSocket = (socket, code) => socket.close(code);
 
-/** There is none. */
-export const environment: typeof node.environment = () => ({});
+/** There are no variables. */
+export const givenUrl: typeof node.givenUrl = () => undefined;
+export const givenToken: typeof node.givenToken = () => undefined;
 
 /** Without the delay that browsers give timers. */
 export const makeLater: typeof node.makeLater = (callback) => {

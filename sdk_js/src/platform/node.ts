@@ -39,11 +39,11 @@ export function closeSocket(socket: WebSocket, code: number): void {
   }
 }
 
-/** Where the server is and what it wants to see, as far as the environment says. */
-export function environment(): { url?: string | undefined; token?: string | undefined } {
-  const { PUSHLANE_URL, PUSHLANE_TOKEN } = globalThis.process?.env ?? {};
-  return { url: PUSHLANE_URL || undefined, token: PUSHLANE_TOKEN || undefined };
-}
+const variable = (name: string): string | undefined => globalThis.process?.env[name] || undefined;
+
+/** Where the server is, and what it wants to see, as far as the environment says. */
+export const givenUrl = (): string | undefined => variable("PUSHLANE_URL");
+export const givenToken = (): string | undefined => variable("PUSHLANE_TOKEN");
 
 /** Has it called back after what is ready now has run. */
 export const makeLater = (callback: () => void) => (): void => void setImmediate(callback);

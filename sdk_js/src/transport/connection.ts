@@ -30,7 +30,7 @@ const LOOK_MS = 3000;
 export async function look(base: string, { refused, error }: Loss): Promise<Loss> {
   try {
     const signal = AbortSignal.timeout(LOOK_MS);
-    await fetch(`${base}/healthz`, { mode: "no-cors", cache: "no-store", signal });
+    await fetch(`${base}/healthz`, { mode: "no-cors", signal });
     return { refused };
   } catch {
     return { error };

@@ -101,7 +101,7 @@ async def test_what_is_wrong_is_said_by_type(world: World) -> None:
             await client.publish(world.queue, 1, data=b"")
         with pytest.raises(pushlane.TooLarge):
             await client.publish(world.queue, data=bytes(2 * 2**20))
-        with pytest.raises(pushlane.BadRequest, match="JSON|surrogate"):
+        with pytest.raises(pushlane.BadRequest, match=r"JSON|surrogate"):
             await client.publish(world.queue, "\ud800")
         with pytest.raises(TypeError):
             await client.publish(world.queue, object())

@@ -41,8 +41,9 @@ def test_the_recording_has_what_is_to_be_tested(log: Path) -> None:
     events = [mark for mark in told if isinstance(mark, history.Event)]
     assert check(events).ok
     kinds = Counter(type(event) for event in events)
-    for kind in (history.Published, history.Grant, history.Verdict, history.Void, history.Moved):
+    for kind in (history.Published, history.Grant, history.Verdict, history.Void):
         assert kinds[kind] >= 5, kind
+    assert kinds[history.Moved]  # how many depends on how fast it ran
     ends = {event.how for event in events if isinstance(event, history.Ended)}
     assert ends >= {"acked", "dead"}
     assert any(isinstance(event, history.Published) and event.duplicate for event in events)

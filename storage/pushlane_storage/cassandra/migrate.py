@@ -40,6 +40,8 @@ STATEMENT_SECONDS = 60
 """How long a statement of the schema may take: every node must have heard of it."""
 _KEY = ("pushlane",)
 _SALT_BYTES = 16
+_PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds between reads of a table that is listed but not there yet."""
 
 
 class Migration:
@@ -109,10 +111,16 @@ class Migration:
             raise KeyspaceUnusable(f"keyspace {self._keyspace}: {error}") from error
 
     async def _row(self) -> Row | None:
-        try:
-            return await self._decisions.read(SCHEMA, _KEY)
-        except StoreError as error:
-            raise Unreachable(f"keyspace {self._keyspace} can't be read: {error}") from error
+        """A table that another process makes just now is listed a moment before it can be read."""
+        for pause in (*_PAUSES, None):
+            try:
+                return await self._decisions.read(SCHEMA, _KEY)
+            except StoreError as error:
+                if pause is None or "does not exist" not in str(error):
+                    what = f"keyspace {self._keyspace} can't be read: {error}"
+                    raise Unreachable(what) from error
+                await trio.sleep(pause)
+        raise AssertionError
 
     def _refuse_newer(self, version: int) -> None:
         if version > len(self._steps):

@@ -5,24 +5,29 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 from uuid import UUID
 
 import msgspec
 import pytest
 import trio
+from trio.testing import MockClock
 
 from pushlane import cli
 from pushlane_storage.cassandra.address import Address
 from pushlane_storage.cassandra.connection import Connection
+from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.errors import (
     KeyspaceMissing,
     KeyspaceNewer,
     KeyspaceUnusable,
     Unreachable,
 )
-from pushlane_storage.cassandra.migrate import migrate
+from pushlane_storage.cassandra.migrate import Migration, migrate
+from pushlane_storage.cassandra.ring import Ring, Row, Table
 from pushlane_storage.cassandra.schema import STEPS, create_keyspace
 from pushlane_storage.cassandra.store import CassandraStore
+from pushlane_storage.interface import StoreRefused
 from pushlane_storage.queue import QueueConfig
 from tests.repo import ROOT
 from tests.services import service
@@ -227,3 +232,34 @@ def test_the_command_refuses(command: Command, url: str, text: str) -> None:
     assert (status, out) == (2, "")
     assert err.startswith("pushlane store: ")
     assert text in err
+
+
+class Late(Decisions):
+    """A row that can be read only after some tries."""
+
+    def __init__(self, refusals: list[StoreRefused]) -> None:
+        self.refusals = refusals
+
+    async def read(self, table: Table, key: tuple[Any, ...]) -> Row | None:
+        await trio.lowlevel.checkpoint()
+        if self.refusals:
+            raise self.refusals.pop()
+        return {"version": len(STEPS), "nonce": "00" * 16}
+
+
+def checking(refusals: list[StoreRefused]) -> Migration:
+    connection = connection_to(NODE)
+
+    class Listed(Migration):
+        async def _has_version_table(self) -> bool:
+            return True
+
+    return Listed(connection, cast(Ring, None), Late(refusals), bytes)
+
+
+async def test_a_table_that_is_listed_and_not_there_yet(autojump_clock: MockClock) -> None:
+    await checking([StoreRefused("table schema_version does not exist")] * 6).check()
+    with pytest.raises(Unreachable, match="does not exist"):
+        await checking([StoreRefused("table schema_version does not exist")] * 7).check()
+    with pytest.raises(Unreachable, match="unauthorized"):
+        await checking([StoreRefused("unauthorized")]).check()

@@ -73,7 +73,7 @@ test: check $(DEMO_BUILT) ## check, then run all tests
 	$(call step,tests of the core: they alone must cover it)
 	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
 	$(call step,all other tests)
-	$(PY) -m pytest -n 2 --ignore=tests/dispatcher/core --ignore=tests/outages
+	$(PY) -m tools.steady -n 2 --ignore=tests/dispatcher/core --ignore=tests/outages
 	$(call step,the JavaScript SDK)
 	cd sdk_js && npm run --silent test
 	$(call step,power loss)
@@ -83,7 +83,7 @@ test: check $(DEMO_BUILT) ## check, then run all tests
 	$(call step,crashes)
 	$(PY) -m tests.crash --rounds 8 --stops 2
 	$(call step,outages of Cassandra Redis and gateways; the simulation beside them)
-	tools/beside '$(PY) -m pytest tests/outages' '$(PY) -m tests.simulation'
+	tools/beside '$(PY) -m tools.steady --times 1 tests/outages' '$(PY) -m tests.simulation'
 	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
 
 check: setup $(JS_READY) ## formatting, lint, types and import contracts

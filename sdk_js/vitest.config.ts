@@ -7,5 +7,7 @@ export default defineConfig({
     testTimeout: 60_000,
     hookTimeout: 60_000,
     maxWorkers: 2,
+    // And a moment that is too slow may be over: one that needed it is shown with its retry.
+    retry: 1,
   },
 });

@@ -112,15 +112,16 @@ class Migration:
 
     async def _row(self) -> Row | None:
         """A table that another process makes just now is listed a moment before it can be read."""
-        for pause in (*_PAUSES, None):
+        pauses = iter(_PAUSES)
+        while True:
             try:
                 return await self._decisions.read(SCHEMA, _KEY)
             except StoreError as error:
-                if pause is None or "does not exist" not in str(error):
+                pause = next(pauses, None) if "does not exist" in str(error) else None
+                if pause is None:
                     what = f"keyspace {self._keyspace} can't be read: {error}"
                     raise Unreachable(what) from error
                 await trio.sleep(pause)
-        raise AssertionError
 
     def _refuse_newer(self, version: int) -> None:
         if version > len(self._steps):

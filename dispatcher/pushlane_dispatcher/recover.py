@@ -14,13 +14,7 @@ from typing import TypeVar
 import trio
 
 from pushlane_dispatcher.core.recovered import Recovered, RecoveredLease
-from pushlane_dispatcher.core.recovery import (
-    ShardRows,
-    needs_heads,
-    needs_settlements,
-    recover,
-    remember,
-)
+from pushlane_dispatcher.core.recovery import recover, remember
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.wanted_marks import wanted_marks
 from pushlane_dispatcher.courier import cache_name
@@ -29,6 +23,7 @@ from pushlane_dispatcher.repeat import until_decided
 from pushlane_dispatcher.tools import Tools
 from pushlane_leases.interface import LeaseRun
 from pushlane_storage.bucket import CONTROL, BucketKey, ShardKey
+from pushlane_storage.existing import ShardRows, needs_heads, needs_settlements
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.segment import SegmentHead

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import msgspec
 
 from pushlane_dispatcher import shards
-from pushlane_dispatcher.core.recovery import ShardRows
 from pushlane_dispatcher.recover import read_rows
 from pushlane_dispatcher.tools import Tools
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.cassandra.fence import Fence
+from pushlane_storage.existing import ShardRows
 from tests.crash.plants import early_published, forgotten_ids, put
 
 

@@ -15,8 +15,9 @@ from typing import Any
 from pushlane_dispatcher.core.dedup import TRANSFER
 from pushlane_dispatcher.core.ident import make_id, parse_id
 from pushlane_dispatcher.core.recovered import Recovered
-from pushlane_dispatcher.core.recovery import ShardRows, existing_marks, recover
+from pushlane_dispatcher.core.recovery import existing_marks, recover
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
+from pushlane_storage.existing import ShardRows
 from pushlane_storage.history import event as history
 from pushlane_storage.interface import Due, Store
 from pushlane_storage.message import Message

@@ -13,10 +13,11 @@ from pushlane_dispatcher.core.dedup import TRANSFER
 from pushlane_dispatcher.core.effects import Append, Settle, SettleTicket
 from pushlane_dispatcher.core.ident import make_id, parse_id
 from pushlane_dispatcher.core.recovered import Recovered
-from pushlane_dispatcher.core.recovery import ShardRows, existing_marks
+from pushlane_dispatcher.core.recovery import existing_marks
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_leases.memory import LeaseTable
 from pushlane_storage.bucket import ShardKey
+from pushlane_storage.existing import ShardRows
 from pushlane_storage.history import event as history
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.settlement import Settlement

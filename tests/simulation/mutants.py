@@ -25,6 +25,7 @@ from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
+from pushlane_storage import existing
 from pushlane_storage.bucket import Bucket
 from pushlane_storage.seal import Seals
 from pushlane_storage.settlement import BucketState, Checkpoint
@@ -406,12 +407,12 @@ def seals_are_ignored() -> list[tuple[Any, str, Any]]:
 @plant("confirmed_settle_lost", "lost", "ended_twice", "key_order", "two_leases", "audit",
        "grant_after_ack", "transfer", "exception", "grant_after_end")  # fmt: skip
 def settlements_of_the_last_flush_are_lost() -> list[tuple[Any, str, Any]]:
-    original = recovery._count_flushes
+    original = existing.count_flushes
 
     def short(*args: Any) -> dict[int, int]:
         return {owner: max(0, count - 1) for owner, count in original(*args).items()}
 
-    return [(recovery, "_count_flushes", short)]
+    return [(recovery, "count_flushes", short)]
 
 
 @plant("confirmed_settle_lost", "grant_after_ack", "two_leases", "grant_after_end")

@@ -32,19 +32,14 @@ from pushlane_dispatcher.core.effects import (
     Transfer,
 )
 from pushlane_dispatcher.core.ident import make_id
-from pushlane_dispatcher.core.recovery import (
-    ShardRows,
-    needs_heads,
-    needs_settlements,
-    recover,
-    remember,
-)
+from pushlane_dispatcher.core.recovery import recover, remember
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.wanted_marks import wanted_marks
 from pushlane_dispatcher.recover import lease_of
 from pushlane_leases.interface import LeaseRun, ReceiptRun, StaleEpoch
 from pushlane_storage.bucket import CONTROL, ShardKey
+from pushlane_storage.existing import ShardRows, needs_heads, needs_settlements
 from pushlane_storage.history import event as history
 
 if TYPE_CHECKING:

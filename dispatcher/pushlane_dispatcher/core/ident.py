@@ -7,6 +7,9 @@ that was made under the same name.
 from typing import NamedTuple
 
 from pushlane.wire.errors import NotFound
+from pushlane_storage.message_id import make_id
+
+__all__ = ["Place", "make_id", "make_ids", "parse_id"]
 
 END_BITS = 12
 ENDS = [f"{n:03x}" for n in range(1 << END_BITS)]
@@ -18,10 +21,6 @@ class Place(NamedTuple):
     shard: int
     lane: int
     seq: int
-
-
-def make_id(queue_id: str, shard: int, lane: int, seq: int) -> str:
-    return f"{queue_id}-{shard:x}-{lane:x}-{seq:x}"
 
 
 def make_ids(queue_id: str, shard: int, lane: int, first: int, count: int) -> list[str]:

@@ -37,17 +37,12 @@ from pushlane_dispatcher.core.effects import (
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.recovered import RecoveredLease
-from pushlane_dispatcher.core.recovery import (
-    ShardRows,
-    needs_heads,
-    needs_settlements,
-    recover,
-    remember,
-)
+from pushlane_dispatcher.core.recovery import recover, remember
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.wanted_marks import wanted_marks
 from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
+from pushlane_storage.existing import ShardRows, needs_heads, needs_settlements
 from pushlane_storage.interface import Due
 from pushlane_storage.memory import MemoryTables
 from pushlane_storage.message import Message

@@ -5,14 +5,9 @@ import pytest
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Append, Settle
-from pushlane_dispatcher.core.recovery import (
-    ShardRows,
-    needs_heads,
-    needs_settlements,
-    recover,
-    remember,
-)
+from pushlane_dispatcher.core.recovery import recover, remember
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, MarkSummary
+from pushlane_storage.existing import ShardRows, needs_heads, needs_settlements
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import DedupMark, SegmentHead

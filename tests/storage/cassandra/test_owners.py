@@ -9,10 +9,11 @@ import pytest
 import trio
 import trio.testing
 
-from pushlane_dispatcher.core.recovery import ShardRows, needs_heads, needs_settlements, recover
+from pushlane_dispatcher.core.recovery import recover
 from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
 from pushlane_storage.cassandra.ring import Change, Delete, Write
 from pushlane_storage.cassandra.store import CassandraStore
+from pushlane_storage.existing import ShardRows, needs_heads, needs_settlements
 from pushlane_storage.interface import Fenced, Outcome, StoreRefused, StoreUnknown
 from pushlane_storage.seal import Seal
 from pushlane_storage.slot import slot_of

@@ -1,0 +1,55 @@
+"""What exists of a shard. tests/dispatcher/core/test_recovery.py has the cases of a new owner."""
+
+from __future__ import annotations
+
+from pushlane_storage.bucket import CONTROL, Bucket, BucketKey
+from pushlane_storage.existing import Folding, ShardRows, count_flushes, count_stored
+from pushlane_storage.seal import Seal, Seals
+from pushlane_storage.segment import SegmentHead
+from pushlane_storage.seq import make_seq
+from pushlane_storage.settlement import Purge, Settlement
+
+A, B = BucketKey(4, 1, 10), BucketKey(4, 1, 20)
+FIRST = make_seq(1, 0)
+
+
+def heads(*places: tuple[int, int]) -> list[SegmentHead]:
+    return [SegmentHead(make_seq(1, counter), count, 0, 0, []) for counter, count in places]
+
+
+def counted(rows: ShardRows) -> dict[BucketKey, int]:
+    found = count_stored(rows, Seals(rows.seals), rows.buckets)
+    return {bucket.key: count for bucket, count in found}
+
+
+def test_an_open_bucket_ends_at_its_first_gap() -> None:
+    rows = ShardRows([], [Bucket(A, FIRST)], {A: heads((0, 3), (3, 2), (6, 1))}, {})
+    assert counted(rows) == {A: 5}
+
+
+def test_a_closed_bucket_is_believed_and_a_seal_more() -> None:
+    closed = Bucket(A, FIRST, closed=True, count=9)
+    assert counted(ShardRows([], [closed], {}, {})) == {A: 9}
+    assert counted(ShardRows([Seal(2, [(4, 1, 7)], [])], [closed], {}, {})) == {A: 7}
+    assert counted(ShardRows([Seal(2, [], [])], [closed], {}, {})) == {A: 0}
+
+
+def test_a_flush_counts_when_it_is_whole() -> None:
+    buckets = {A: Bucket(A, FIRST, True, count=5), B: Bucket(B, make_seq(1, 5), True, count=5)}
+    first = Settlement(A, 1, 0, [A], acked=[(FIRST, FIRST)])
+    half = Settlement(A, 1, 1, [A, B], acked=[(FIRST + 1, FIRST + 1)])
+    rows = ShardRows([], list(buckets.values()), {}, {A: [first, half]})
+    flushes = count_flushes(rows, Seals(), buckets)
+    assert flushes == {1: 1}
+    assert list(Folding(rows, flushes).state(buckets[A]).acked) == [(FIRST, FIRST)]
+    rows.settlements[B] = [Settlement(B, 1, 1, [A, B], acked=[(FIRST + 5, FIRST + 5)])]
+    flushes = count_flushes(rows, Seals(), buckets)
+    assert list(Folding(rows, flushes).state(buckets[A]).acked) == [(FIRST, FIRST + 1)]
+
+
+def test_a_purge_ends_what_it_did_not_spare() -> None:
+    bucket = Bucket(A, FIRST, True, count=5)
+    purge = Settlement(CONTROL, 1, 0, [CONTROL], purges=[Purge(4, FIRST + 3, [FIRST + 1])])
+    rows = ShardRows([], [bucket], {}, {CONTROL: [purge]})
+    state = Folding(rows, count_flushes(rows, Seals(), {A: bucket})).state(bucket)
+    assert list(state.gone["purged"]) == [(FIRST, FIRST), (FIRST + 2, FIRST + 3)]

@@ -147,7 +147,7 @@ soak: setup ## simulate with fresh seeds for MINUTES (10), then the crashes of `
 lock: setup ## write requirements-dev.lock anew; UPGRADE=1 takes the newest versions
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-emit-package pushlane $(if $(UPGRADE),--upgrade) \
-		--group dev --output-file requirements-dev.lock pyproject.toml
+		--extra spark --group dev --output-file requirements-dev.lock pyproject.toml
 
 clean: ## remove everything that make made
 	rm -rf .venv .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -29,6 +29,7 @@ def test_it_is_up_to_date() -> None:
         name, version = pinned.split("==")
         assert PINS[name] == version, "run `make lock`"
     needed = server["project"]["dependencies"] + sdk["dependencies"]
-    needed += [name for extra in sdk["optional-dependencies"].values() for name in extra]
+    for project in (server["project"], sdk):
+        needed += [name for extra in project["optional-dependencies"].values() for name in extra]
     names = {re.split(r"[^a-z0-9-]", requirement)[0] for requirement in needed}
     assert names - {"pushlane"} <= PINS.keys(), "run `make lock`"

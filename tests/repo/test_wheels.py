@@ -47,6 +47,7 @@ for name in sys.argv[1:]:
             importlib.import_module(module.name)
 """
 COMMANDS = "pushlane.commands"
+SPARK = "pushlane_spark"
 
 
 def run(*command: str | Path, cwd: Path, status: int = 0) -> subprocess.CompletedProcess[str]:
@@ -123,10 +124,15 @@ def test_an_sdist_has_what_its_wheel_has(built: Path, name: str) -> None:
 def test_the_server_installs_and_runs(built: Path, tmp_path: Path) -> None:
     programs = install(built, tmp_path / "venv", "pushlane-server")
     packages = sorted(PACKAGES["pushlane"] | PACKAGES["pushlane_server"])
-    run(programs / "python", "-c", IMPORT_ALL, *packages, cwd=tmp_path)
+    run(programs / "python", "-c", IMPORT_ALL, *packages, f"-{SPARK}", cwd=tmp_path)
     version = run(programs / "pushlane", "--version", cwd=tmp_path)
     assert version.stdout == f"pushlane {VERSION}\n"
     assert serve_once(programs / "pushlane", tmp_path).startswith("ready on http://127.0.0.1:")
+
+
+def test_the_spark_jobs_install_with_their_extra(built: Path, tmp_path: Path) -> None:
+    programs = install(built, tmp_path / "venv", "pushlane-server[spark]")
+    run(programs / "python", "-c", IMPORT_ALL, SPARK, cwd=tmp_path)
 
 
 def test_the_sdk_installs_alone(built: Path, tmp_path: Path) -> None:

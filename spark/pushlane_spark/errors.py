@@ -1,0 +1,32 @@
+"""What can be wrong before a job runs, or with what it is given: the whole tree.
+
+Every message says what to do next.
+"""
+
+
+class JobError(Exception):
+    """Whatever keeps a job from running."""
+
+
+class SparkMissing(JobError):
+    """PySpark is not installed."""
+
+
+class JavaUnfit(JobError):
+    """There is no Java, or not one that Spark runs on."""
+
+
+class JarsMissing(JobError):
+    """The jars that the stores are read with are not there, and can't be fetched."""
+
+
+class StoreUnreadable(JobError):
+    """A store or an archive that can't be read as one."""
+
+
+class QueueUnknown(JobError):
+    """There is no such queue in the store, nor in the archive."""
+
+
+class HistoryUnfit(JobError):
+    """What should be a recorded history can't be audited."""

@@ -1,0 +1,62 @@
+"""The Spark session that all jobs run in.
+
+On one machine (`open_session()`) it brings its own Spark: Java is looked for, jars are fetched, and
+the driver listens on the loopback address only. Under `spark-submit` the cluster has decided all
+that, and the session is taken as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from pushlane_spark.jars import spark_jars
+from pushlane_spark.java import check_java
+
+LOOPBACK = "127.0.0.1"
+SEGMENTS_AT_ONCE = 64
+"""Rows that go to Python together. Ours are segments, of a few megabytes at most."""
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.memory": "2g",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(SEGMENTS_AT_ONCE),
+    "spark.sql.extensions": "com.datastax.spark.connector.CassandraSparkExtensions",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What a session of our own is made with."""
+
+
+def open_session(
+    name: str = "pushlane",
+    *,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The session of this process: the one that is there, or a new one; `JavaUnfit`, `JarsMissing`.
+
+    `settings` are Spark's own, and win over ours.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started Java, with all that it needs
+        return SparkSession.builder.appName(name).getOrCreate()
+    check_java()
+    jars = ",".join(map(str, spark_jars()))
+    # Only the environment says this: workers must be the Python that has this package, and Java
+    # looks for an address of its own before it reads any setting.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    own = {"spark.master": master, "spark.jars": jars}
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**DEFAULTS, **own, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

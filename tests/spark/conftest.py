@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -11,11 +12,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushlane_spark.session import open_session
+from tests.services import service
+from tests.spark.traffic import Sent, write_traffic
 
 # Where `make clean` finds them.
 os.environ.setdefault("PUSHLANE_JARS", str(Path(sys.prefix, "services")))
 
-SETTINGS = {"spark.driver.memory": "768m", "spark.sql.shuffle.partitions": "2"}
+SETTINGS = {
+    # Frames are tiny here: what takes the time is compiling plans, and starting tasks.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "768m",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 HERE = Path(__file__).parent
 
@@ -33,3 +43,15 @@ def spark() -> Iterator[SparkSession]:
     session = open_session("tests", master="local[1]", settings=SETTINGS)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session", params=["sqlite", "cassandra"])
+def traffic(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, dict[str, Sent]]:
+    """A store's URL, and what clients know of it."""
+    if request.param == "sqlite":
+        url = f"sqlite:{tmp_path_factory.mktemp('traffic')}"
+    else:
+        url = service("cassandra").cassandra_url(f"spark_{os.getpid()}")
+    return url, asyncio.run(write_traffic(url))

@@ -71,7 +71,7 @@ async def open_source(name: str, path: Path) -> AsyncIterator[SqliteSource]:
 def _connect(name: str, database: Path) -> sqlite3.Connection:
     connection = read_only(database)
     try:
-        _check(name, connection)
+        check_tables(name, connection)
     except sqlite3.Error as error:
         connection.close()
         raise SourceMissing(f"{database} can't be read: {error}; restore a backup") from error
@@ -91,7 +91,7 @@ def read_only(database: Path) -> sqlite3.Connection:
     )
 
 
-def _check(name: str, connection: sqlite3.Connection) -> None:
+def check_tables(name: str, connection: sqlite3.Connection) -> None:
     """It is a store, of this version of the tables."""
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     version = _value(connection, "PRAGMA user_version")

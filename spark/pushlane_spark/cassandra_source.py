@@ -1,0 +1,121 @@
+"""The replicated store, read through the connector: whole partitions, by their keys.
+
+What a job asks for is looked up by its partition key (the connector's direct join), so however many
+queues a keyspace has, only those that are asked for are read. Reads are at a quorum: what was
+confirmed to anybody is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pushlane_spark import frames
+from pushlane_spark.errors import JarsMissing, StoreUnreadable
+from pushlane_spark.frames import BUCKET, SHARD, Batches, batched, rows_of
+from pushlane_spark.jars import packages
+from pushlane_storage.bucket import CONTROL, Bucket
+from pushlane_storage.cassandra.address import Address
+from pushlane_storage.cassandra.rows import bucket_of
+from pushlane_storage.url import BadStoreUrl, parse_cassandra, shown
+
+FORMAT = "org.apache.spark.sql.cassandra"
+LANE = [*SHARD, "lane"]
+_CONNECTION = "spark.cassandra.connection"
+
+
+class CassandraSource:
+    def __init__(self, spark: SparkSession, url: str) -> None:
+        self._spark = spark
+        self._url = shown(url)
+        try:
+            address = parse_cassandra(url)
+        except BadStoreUrl as error:
+            raise StoreUnreadable(str(error)) from None
+        self._options = _options(address)
+        self._check()
+
+    def _check(self) -> None:
+        try:
+            self._table("queues")
+        except Py4JJavaError as error:
+            if "ClassNotFoundException" in str(error.java_exception):
+                named = f"--packages {','.join(packages())}"
+                message = f"Spark has no connector to Cassandra: start it with {named}"
+                raise JarsMissing(message) from error
+            raise StoreUnreadable(f"{self._url} can't be read: {error.java_exception}") from error
+        except Exception as error:
+            raise StoreUnreadable(f"{self._url} can't be read: {error}") from error
+
+    def queues(self) -> DataFrame:
+        stored = self._table("queues")
+        renamed = stored.withColumnsRenamed({"name": "queue", "id": "queue_id"})
+        return renamed.to(frames.QUEUES)
+
+    def buckets(self, queue_ids: Sequence[str] | None = None) -> DataFrame:
+        stored = self._table("buckets")
+        if queue_ids is not None:
+            asked = [(queue_id,) for queue_id in queue_ids]
+            queues = self._spark.createDataFrame(asked, "queue_id string")
+            lanes = queues.join(self._table("lanes"), "queue_id").select(LANE)
+            stored = lanes.where(F.col("lane") != CONTROL.lane).join(stored, LANE)
+        return stored.mapInArrow(_checked, frames.BUCKETS)
+
+    def segments(self, buckets: DataFrame) -> DataFrame:
+        stored = self._table("segments").withColumnRenamed("payload", "body")
+        return buckets.select(BUCKET).join(stored, BUCKET).to(frames.SEGMENTS)
+
+    def settlements(self, buckets: DataFrame) -> DataFrame:
+        keys = buckets.select(BUCKET)
+        lane, *when = [F.lit(number).cast("long") for number in CONTROL]
+        shards = keys.select(*SHARD, lane.cast("int"), *when).distinct()
+        found = keys.union(shards).join(self._table("settlements"), BUCKET)
+        return found.to(frames.SETTLEMENTS)
+
+    def seals(self, buckets: DataFrame) -> DataFrame:
+        found = buckets.select(SHARD).distinct().join(self._table("seals"), SHARD)
+        return found.to(frames.SEALS)
+
+    def _table(self, name: str) -> DataFrame:
+        return self._spark.read.format(FORMAT).options(table=name, **self._options).load()
+
+
+def _options(address: Address) -> dict[str, str]:
+    level = "LOCAL_QUORUM" if address.is_local else "QUORUM"
+    options = {
+        "keyspace": address.keyspace,
+        "directJoinSetting": "on",
+        f"{_CONNECTION}.host": ",".join(address.hosts),
+        f"{_CONNECTION}.port": str(address.port),
+        "spark.cassandra.input.consistency.level": level,
+    }
+    if address.dc is not None:
+        options[f"{_CONNECTION}.localDC"] = address.dc
+    if address.user is not None:
+        options["spark.cassandra.auth.username"] = address.user
+        options["spark.cassandra.auth.password"] = address.password or ""
+    if address.tls is not None:
+        options[f"{_CONNECTION}.ssl.enabled"] = "true"
+    return options
+
+
+def _checked(batches: Batches) -> Batches:
+    """Bucket rows as they count; `StoreDamaged`."""
+    found = ((row, _bucket(row)) for row in rows_of(batches))
+    rows = (_row(row, bucket) for row, bucket in found if bucket is not None)
+    return batched(rows, frames.BUCKETS, 1_000)
+
+
+def _bucket(row: dict[str, Any]) -> Bucket | None:
+    closed = row["closed"]
+    return bucket_of({**row, "closed": None if closed is None else tuple(closed.values())})
+
+
+def _row(row: dict[str, Any], bucket: Bucket) -> dict[str, Any]:
+    place = {name: row[name] for name in SHARD} | bucket.key._asdict()
+    names = ("first", "closed", "drained", "count", "size", "last_at")
+    return {**place, **{name: getattr(bucket, name) for name in names}}

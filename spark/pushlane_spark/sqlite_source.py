@@ -1,0 +1,172 @@
+"""The embedded store, read through JDBC: read-only, beside a server or without one.
+
+Tables are read in parts, each a range of bucket numbers, over a connection of its own. What a job
+asks for is part of the statement, so SQLite looks up those buckets only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from pushlane_spark import frames
+from pushlane_spark.errors import StoreUnreadable
+from pushlane_spark.frames import BUCKET, BYTES, LONG, SHARD, Batches, batched, rows_of, struct
+from pushlane_storage.bucket import CONTROL
+from pushlane_storage.copy.errors import SourceMissing
+from pushlane_storage.copy.sqlite_source import check_tables, read_only
+from pushlane_storage.sqlite.bucket_rows import bucket_of
+from pushlane_storage.sqlite.folder import DATABASE
+from pushlane_storage.sqlite.segment_rows import NO_MARKS
+
+DRIVER = "org.sqlite.JDBC"
+PARTS = 16
+"""Most parts that a table is read in."""
+PART_BUCKETS = 4
+"""Fewest buckets that make a part of their own: each opens a connection."""
+FETCH_ROWS = 64
+
+_PLACE = (
+    "shard.queue_id AS queue_id, shard.number AS shard, bucket.lane AS lane,"
+    " bucket.epoch AS epoch, bucket.start AS start, bucket.id AS place"
+)
+_IN_PLACE = "JOIN shard ON shard.id = bucket.shard"
+_BUCKETS = (
+    f"SELECT {_PLACE}, bucket.first AS first, closed, drained, count, size, last_at, checksum,"
+    f" CAST(marks AS BLOB) AS marks FROM bucket {_IN_PLACE} WHERE bucket.first IS NOT NULL"
+)
+_SEGMENTS = (
+    f"SELECT {_PLACE}, segment.first AS first, segment.count AS count, segment.size AS size,"
+    " segment.last_at AS last_at, segment.format AS format, segment.checksum AS checksum,"
+    f" segment.head AS head, CAST(coalesce(mark.marks, x'{NO_MARKS.hex()}') AS BLOB) AS marks,"
+    " CAST(payload.body AS BLOB) AS body"
+    f" FROM bucket {_IN_PLACE} JOIN segment ON segment.bucket = bucket.id"
+    " LEFT JOIN mark ON mark.payload = segment.payload"
+    " LEFT JOIN payload ON payload.id = segment.payload WHERE 1"
+)
+_SETTLEMENTS = (
+    f"SELECT {_PLACE}, owner, n, settlement.checksum AS checksum,"
+    " CAST(settlement.body AS BLOB) AS body"
+    f" FROM bucket {_IN_PLACE} JOIN settlement ON settlement.bucket = bucket.id WHERE 1"
+)
+_SEALS = (
+    "SELECT shard.queue_id AS queue_id, shard.number AS shard, owner, checksum,"
+    " CAST(seal.body AS BLOB) AS body FROM seal JOIN shard ON shard.id = seal.shard WHERE 1"
+)
+_STORED_BUCKETS = struct(
+    struct(frames.BUCKET_KEY, first=LONG, closed=LONG, drained=LONG, count=LONG, size=LONG),
+    struct(last_at=LONG, checksum=LONG, marks=BYTES, place=LONG),
+)
+_QUEUES = "SELECT tenant, name AS queue, id AS queue_id, version, deleting, config FROM queue"
+
+
+class SqliteSource:
+    def __init__(self, spark: SparkSession, url: str) -> None:
+        self._spark = spark
+        self._database = Path(url.partition(":")[2]) / DATABASE
+        self._check(url)
+
+    def _check(self, url: str) -> None:
+        if not self._database.is_file():
+            advice = "give the folder of a server's --data"
+            raise StoreUnreadable(f"{url} is not a store, it has no {DATABASE}: {advice}")
+        try:
+            with closing(read_only(self._database)) as connection:
+                check_tables(url, connection)
+        except (SourceMissing, sqlite3.Error) as error:
+            raise StoreUnreadable(f"{url} can't be read: {error}") from error
+
+    def queues(self) -> DataFrame:
+        return self._read(_QUEUES, frames.QUEUES)
+
+    def buckets(self, queue_ids: Sequence[str] | None = None) -> DataFrame:
+        stored = self._read(_BUCKETS + _among(queue_ids), _STORED_BUCKETS, in_parts=True)
+        return stored.mapInArrow(_checked, frames.BUCKETS)
+
+    def segments(self, buckets: DataFrame) -> DataFrame:
+        return self._of(_SEGMENTS, frames.SEGMENTS, buckets.select(BUCKET))
+
+    def settlements(self, buckets: DataFrame) -> DataFrame:
+        keys = buckets.select(BUCKET)
+        lane, *when = [F.lit(number).cast("long") for number in CONTROL]
+        shards = keys.select(*SHARD, lane.cast("int"), *when).distinct()
+        return self._of(_SETTLEMENTS, frames.SETTLEMENTS, keys.union(shards))
+
+    def seals(self, buckets: DataFrame) -> DataFrame:
+        shards = buckets.select(SHARD).distinct()
+        text = _SEALS + _among(_queues_of(shards))
+        return self._read(text, frames.SEALS).join(F.broadcast(shards), SHARD, "left_semi")
+
+    def _of(self, text: str, columns: StructType, keys: DataFrame) -> DataFrame:
+        """The rows of some buckets. Queues and times are for SQLite to look up, the rest is
+        sorted out here."""
+        found = keys.agg(F.min("start"), F.max("start")).first()
+        assert found is not None
+        low, high = found
+        if low is None:
+            return self._spark.createDataFrame([], columns)
+        text += f"{_among(_queues_of(keys))} AND bucket.start BETWEEN {low} AND {high}"
+        columns = struct(columns, place=LONG)
+        stored = self._read(text, columns, in_parts=True).drop("place")
+        return stored.join(F.broadcast(keys), BUCKET, "left_semi")
+
+    def _read(self, text: str, columns: StructType, *, in_parts: bool = False) -> DataFrame:
+        reader = (
+            self._spark.read.format("jdbc")
+            .option("driver", DRIVER)
+            .option("url", f"jdbc:sqlite:{self._database.absolute().as_uri()}?mode=ro")
+            .option("dbtable", f"({text}) AS stored")
+            .option("customSchema", _as_text(columns))
+            .option("fetchsize", FETCH_ROWS)
+        )
+        if in_parts:
+            low, high = self._places()
+            parts = max(1, min(PARTS, (high - low) // PART_BUCKETS))
+            reader = reader.options(
+                partitionColumn="place", lowerBound=low, upperBound=high + 1, numPartitions=parts
+            )
+        return reader.load().to(columns)
+
+    def _places(self) -> tuple[int, int]:
+        """The first and the last number of a bucket."""
+        with closing(read_only(self._database)) as connection:
+            [found] = connection.execute(
+                "SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM bucket"
+            )
+        return found[0], found[1]
+
+
+def _as_text(columns: StructType) -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in columns)
+
+
+def _queues_of(keys: DataFrame) -> list[str]:
+    return [row.queue_id for row in keys.select("queue_id").distinct().collect()]
+
+
+def _among(queue_ids: Sequence[str] | None) -> str:
+    """A condition on the queue. Nothing in here is a user's: ids are ours, and quoted all the
+    same."""
+    if queue_ids is None:
+        return ""
+    quoted = ("'" + queue_id.replace("'", "''") + "'" for queue_id in queue_ids)
+    return f" AND shard.queue_id IN ({', '.join(quoted)})"
+
+
+def _checked(batches: Batches) -> Batches:
+    """Bucket rows as they count; `StoreDamaged`."""
+    return batched(map(_bucket, rows_of(batches)), frames.BUCKETS, 1_000)
+
+
+def _bucket(row: dict[str, int]) -> dict[str, object]:
+    names = "lane, epoch, start, first, closed, drained, count, size, last_at, checksum, marks"
+    found = bucket_of(tuple(row[name] for name in names.split(", ")))
+    place = {name: row[name] for name in SHARD} | found.key._asdict()
+    kept = ("first", "closed", "drained", "count", "size", "last_at")
+    return {**place, **{name: getattr(found, name) for name in kept}}

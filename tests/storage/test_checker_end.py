@@ -2,6 +2,7 @@
 
 import pytest
 
+from pushlane_storage.history.checker import Checker, check
 from pushlane_storage.history.ending import TRANSFER_WINDOW_MS
 from pushlane_storage.history.event import (
     Allow,
@@ -286,3 +287,27 @@ def test_a_drained_queue_is_empty() -> None:
 
 def test_nothing_drains_unasked() -> None:
     assert broken(server(Drained(0))) == {"malformed"}
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        server(Drained(0)),
+        server(Quiesce(0, ["q"], 5)),
+        server(Quiesce(0, ["q"], 5), Drained(6)),
+        server(Quiesce(0, ["q"], 5), Drained(1, left=2)),
+    ],
+)
+def test_what_is_said_of_all_is_not_held_against_a_part(history: History) -> None:
+    part = Checker(part=True)
+    for event in history:
+        part.feed(event)
+    assert part.finish().ok
+    assert not check(history).ok
+
+
+def test_what_is_said_of_a_message_is_held_against_a_part() -> None:
+    part = Checker(part=True)
+    for event in server(published(1), Quiesce(0, ["q"], 5), Drained(0), stored(1)):
+        part.feed(event)
+    assert part.finish().broken == {"drain": 1}

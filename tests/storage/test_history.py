@@ -15,6 +15,7 @@ from pushlane_storage.history.event import (
     Grant,
     LeaseLost,
     Publish,
+    decode,
     read,
     write,
 )
@@ -84,3 +85,9 @@ def test_an_empty_history_has_nothing_to_blame() -> None:
     report = check([])
     assert report.ok
     assert str(report) == "0 events: no violation"
+
+
+def test_one_line() -> None:
+    assert decode('{"event":"lease_lost","at":1,"receipt":"r"}') == LeaseLost(1, "r")
+    with pytest.raises(DamagedHistory, match="nope"):
+        decode(b'{"event":"nope","at":1}')

@@ -12,6 +12,9 @@ Which rules apply follows from what the history knows:
 - lost and ack_before_durable need to know what is left: a `stored` dump of the queue (in as many
   parts as you like), or a `drained` that found nothing.
 - credit needs `subscribe`; drain needs `quiesce`; limits without `queue_set` are the defaults.
+- A part of a history is all that concerns some of its queues, and what is said to all (`begin`,
+  `crash`, `open`, `fault`, `quiesce`, `drained`, and `allow` redriven). Whether the whole drained
+  in time is judged once, by whoever has it.
 
 Memory: a record for each message that has not ended, one integer for each that has, dedup ids
 within their window, and what ended unknown.
@@ -63,8 +66,9 @@ Handler = Callable[[Any], None]
 class Checker:
     __slots__ = ("_counts", "_ending", "_handlers", "_leasing", "_ledger")
 
-    def __init__(self) -> None:
-        self._ledger = ledger = Ledger()
+    def __init__(self, *, part: bool = False) -> None:
+        """`part`: of a history that others judge the rest of."""
+        self._ledger = ledger = Ledger(part)
         publishing = Publishing(ledger)
         self._leasing = leasing = Leasing(ledger, publishing)
         self._ending = ending = Ending(ledger, publishing)

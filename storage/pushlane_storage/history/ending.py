@@ -125,11 +125,11 @@ class Ending:
         ledger = self._ledger
         quiesce = ledger.quiesce
         if quiesce is None:
-            ledger.violate("malformed", "drained, but nothing asked for it", None, e)
+            self._of_all("malformed", "drained, but nothing asked for it", e)
             return
         ledger.quiesce = None
         if e.left or e.at > quiesce.deadline:
-            ledger.violate("drain", f"{e.left} messages are left", None, quiesce, e)
+            self._of_all("drain", f"{e.left} messages are left", quiesce, e)
         if not e.left:
             for name in quiesce.queues:
                 self._queues[name].dumped = self._queues[name].drained = True
@@ -137,7 +137,7 @@ class Ending:
     def finish(self) -> None:
         ledger = self._ledger
         if ledger.quiesce is not None:
-            ledger.violate("drain", "never drained", None, ledger.quiesce)
+            self._of_all("drain", "never drained", ledger.quiesce)
         letters = {q.dead_letter for q in ledger.queues.values()}
         for q, m in ledger.live():
             if q.dumped and not m.stored and not self._excused(q, m, letters):
@@ -145,6 +145,11 @@ class Ending:
                 rule = "ack_before_durable" if crash and not m.grants and m.acked else "lost"
                 message = f"{m.uid or m.id!r} is neither stored nor ended"
                 ledger.violate(rule, message, m, *crash)
+
+    def _of_all(self, rule: str, message: str, *events: Event) -> None:
+        """What is said of all queues is held against the history once, not in each part of it."""
+        if not self._ledger.part:
+            self._ledger.violate(rule, message, None, *events)
 
     # How a message may end
 

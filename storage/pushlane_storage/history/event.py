@@ -317,6 +317,14 @@ class DamagedHistory(Exception):
     """A line of a history is not an event."""
 
 
+def decode(line: bytes | str) -> AnyEvent:
+    """The event of a line."""
+    try:
+        return _decoder.decode(line)
+    except msgspec.DecodeError as error:
+        raise DamagedHistory(str(error)) from error
+
+
 def write(file: BinaryIO, events: Iterable[Event]) -> None:
     """Append events to a file, a line each."""
     iterator = iter(events)
@@ -330,6 +338,6 @@ def read(file: BinaryIO) -> Iterator[AnyEvent]:
         if not line.endswith(b"\n"):
             return
         try:
-            yield _decoder.decode(line)
-        except msgspec.DecodeError as error:
+            yield decode(line)
+        except DamagedHistory as error:
             raise DamagedHistory(f"line {number}: {error}") from error

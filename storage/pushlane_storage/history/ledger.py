@@ -198,6 +198,7 @@ class Ledger:
         "epoch",
         "opens",
         "owners",
+        "part",
         "publish_ops",
         "pubs",
         "queues",
@@ -211,7 +212,8 @@ class Ledger:
         "subs",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, part: bool = False) -> None:
+        self.part = part
         self.server = True
         self.report = Report()
         self.queues = Queues()

@@ -98,6 +98,11 @@ def _options(address: Address) -> dict[str, str]:
     if address.user is not None:
         options["spark.cassandra.auth.username"] = address.user
         options["spark.cassandra.auth.password"] = address.password or ""
+    if isinstance(address.tls, str) or address.tls_cert is not None:
+        raise StoreUnreadable(
+            "Java reads no certificates from such files: say tls=on, and give Spark key stores"
+            f" with {_CONNECTION}.ssl.trustStore.path and {_CONNECTION}.ssl.keyStore.path"
+        )
     if address.tls is not None:
         options[f"{_CONNECTION}.ssl.enabled"] = "true"
     return options

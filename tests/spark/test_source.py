@@ -60,6 +60,11 @@ def test_a_url_of_cassandra_that_is_wrong(spark: SparkSession) -> None:
     assert "secret" not in str(failure.value)
 
 
+def test_certificates_that_java_does_not_read(spark: SparkSession) -> None:
+    with pytest.raises(StoreUnreadable, match=r"say tls=on, .*ssl\.trustStore\.path"):
+        open_source(spark, "cassandra://127.0.0.1/pushlane?tls=/etc/ca.pem")
+
+
 def test_a_cassandra_that_is_not_there(spark: SparkSession) -> None:
     url = f"cassandra://ann:secret@127.0.0.1:{free_port()}/pushlane"
     with pytest.raises(

@@ -60,7 +60,7 @@ async def _consume(client: pushlane.Client, sent: dict[str, Sent], count: int) -
         known = sent[message.id]
         if n == 3:
             await message.reject("bad")
-            await _until_dead(client, message.id)
+            await until_dead(client, message.id)
             sent[message.id] = known._replace(state="dead", cause="rejected")
         elif n == 4:
             await message.nack("later", delay_ms=3_600_000)
@@ -71,7 +71,7 @@ async def _consume(client: pushlane.Client, sent: dict[str, Sent], count: int) -
     await subscription.close()
 
 
-async def _until_dead(client: pushlane.Client, id: str) -> None:
+async def until_dead(client: pushlane.Client, id: str) -> None:
     """A rejected message is on its way for a moment."""
     for _ in range(PATIENCE):
         if (await client.queues.explain(QUEUE, id))["state"] == "dead":

@@ -64,7 +64,8 @@ def cut(events: DataFrame) -> DataFrame:
 
 
 def _queues(events: DataFrame) -> DataFrame:
-    there = F.explode(F.array("queue", "to"))
+    """(history, queue). Every history has a `HOME`, also one that speaks of no queue."""
+    there = F.explode(F.array("queue", "to", F.lit(HOME)))
     found = events.select("history", there.alias("queue")).where(F.col("queue").isNotNull())
     return found.distinct()
 
@@ -98,8 +99,9 @@ def _root(names: _Names, history: str, queue: str) -> str:
 
 
 def _is_whole(names: _Names) -> bool:
-    """Whether no history has more than one family."""
-    roots = {(history, _root(names, history, queue)) for history, queue in list(names)}
+    """Whether no history has more than one family, and what belongs nowhere."""
+    keys = [key for key in names if key[1] != HOME]
+    roots = {(history, _root(names, history, queue)) for history, queue in keys}
     return len(roots) == len({history for history, _ in roots})
 
 
@@ -192,9 +194,7 @@ def _deal(placed: _Placed, names: _Names) -> DataFrame:
 
 
 def _frame(spark: SparkSession, names: _Names) -> DataFrame:
-    homes = {(history, HOME): HOME for history, _ in names}
-    keys = list((homes | names).keys())
-    rows = [(history, queue, _root(names, history, queue)) for history, queue in keys]
+    rows = [(history, queue, _root(names, history, queue)) for history, queue in list(names)]
     return spark.createDataFrame(rows, struct(history=TEXT, queue=TEXT, family=TEXT))
 
 

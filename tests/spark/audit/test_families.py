@@ -78,7 +78,9 @@ def test_where_events_come_to(spark: SparkSession) -> None:
         Allow(0, "b", "redriven"),
         SessionEnd(0, "S"),
     ]
-    parts = cut_all(spark, history=history)["history"]
+    found = cut_all(spark, history=history, empty=[Begin(0), Bound(0, "x", 2, 1)])
+    assert found["empty"] == {HOME: ["begin", "bound"]}
+    parts = found["history"]
     a = "begin* publish published subscribe grant settle verdict allow* session_end*"
     assert parts["a"] == a.split()
     assert parts["b"] == ["begin*", "publish", "published", "allow"]

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from pushlane_spark.errors import SparkMissing
 
 if TYPE_CHECKING:
-    from pushlane_spark.audit.report import audit
+    from pushlane_spark.auditing.report import audit
     from pushlane_spark.queue import read_queue
     from pushlane_spark.session import open_session
 
 __all__ = ["audit", "open_session", "read_queue"]
 
-_MODULES = {"audit": "audit.report", "open_session": "session", "read_queue": "queue"}
+_MODULES = {"audit": "auditing.report", "open_session": "session", "read_queue": "queue"}
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType
 
-from pushlane_spark.audit.lines import LINES
+from pushlane_spark.auditing.lines import LINES
 from pushlane_spark.errors import HistoryUnfit
 from pushlane_spark.frames import FLAG, LONG, TEXT, struct
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from pushlane_spark.audit.families import cut, parse
-from pushlane_spark.audit.judging import judge
-from pushlane_spark.audit.lines import read_lines
+from pushlane_spark.auditing.families import cut, parse
+from pushlane_spark.auditing.judging import judge
+from pushlane_spark.auditing.lines import read_lines
 from pushlane_spark.errors import HistoryUnfit
 from pushlane_storage.history.event import AnyEvent
 from pushlane_storage.history.rule import KEPT_VIOLATIONS, Report, Violation

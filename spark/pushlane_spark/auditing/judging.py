@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from pyspark.sql import DataFrame
 
-from pushlane_spark.audit.families import HOME
-from pushlane_spark.audit.lines import PLACE
+from pushlane_spark.auditing.families import HOME
+from pushlane_spark.auditing.lines import PLACE
 from pushlane_spark.frames import LONG, TEXT, Batches, batched, rows_of, struct
 from pushlane_storage.history.checker import Checker
 from pushlane_storage.history.event import DamagedHistory, decode

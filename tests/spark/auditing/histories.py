@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from pushlane_spark.audit.lines import LINES
-from pushlane_spark.audit.report import audit_lines
+from pushlane_spark.auditing.lines import LINES
+from pushlane_spark.auditing.report import audit_lines
 from pushlane_storage.history.checker import check
 from pushlane_storage.history.event import Begin, Event
 from pushlane_storage.history.rule import Report

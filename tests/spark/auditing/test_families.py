@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
-from pushlane_spark.audit import families
-from pushlane_spark.audit.families import HOME, cut, parse
+from pushlane_spark.auditing import families
+from pushlane_spark.auditing.families import HOME, cut, parse
 from pushlane_spark.errors import HistoryUnfit
 from pushlane_storage.history.event import (
     Allow,
@@ -27,7 +27,7 @@ from pushlane_storage.history.event import (
     Subscribe,
     Verdict,
 )
-from tests.spark.audit.histories import History, lines_of
+from tests.spark.auditing.histories import History, lines_of
 
 A = [Publish(0, 1, "a", "ua"), Published(0, 1, "m")]
 B = [Publish(0, 2, "b", "ub"), Published(0, 2, "m")]

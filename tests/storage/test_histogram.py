@@ -1,3 +1,5 @@
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +16,7 @@ def test_each_duration_lies_in_its_bin(ms: int) -> None:
 def test_bins_follow_each_other() -> None:
     ends = [bounds_of(number) for number in range(BINS)]
     assert ends[0][0] == 0
-    assert all(high == low for (_, high), (low, _) in zip(ends, ends[1:], strict=False))
+    assert all(high == low for (_, high), (low, _) in itertools.pairwise(ends))
 
 
 def test_what_is_too_short_or_too_long() -> None:

@@ -19,7 +19,7 @@ from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
-from pushlane_storage.usage import Usage
+from pushlane_storage.usage import Usage, UsageKey
 
 
 class StoreError(Exception):
@@ -157,12 +157,19 @@ class ShardStore(Protocol):
 
 
 class UsageStore(Protocol):
-    async def add_usage(self, usage: Sequence[Usage]) -> None:
-        """Add counters to what is stored under the same keys."""
+    async def put_usage(self, usage: Sequence[Usage]) -> None:
+        """Replace the row of each key, unless the stored one has a higher version.
+
+        One that fails may have replaced any of them.
+        """
         ...
 
-    async def usage(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
-        """The counters of these minutes, both included, by key."""
+    async def find_usage(self, key: UsageKey) -> Usage | None: ...
+
+    async def usage(
+        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
+    ) -> list[Usage]:
+        """The rows of these minutes, both included, by key; of one queue when it is named."""
         ...
 
 

@@ -50,7 +50,7 @@ class MemoryTables:
         self._epochs = [0] * SLOTS
         self._owners: dict[int, str] = {}
         self._shards: dict[ShardKey, ShardTable] = {}
-        self._usage: dict[UsageKey, dict[str, int]] = {}
+        self._usage: dict[UsageKey, Usage] = {}
 
     # Queues
 
@@ -185,19 +185,32 @@ class MemoryTables:
 
     # Usage
 
-    def add_usage(self, usage: Sequence[Usage]) -> None:
-        for added in usage:
-            counters = self._usage.setdefault(added.key, {})
-            for name, value in added.counters.items():
-                counters[name] = counters.get(name, 0) + value
+    def put_usage(self, usage: Sequence[Usage]) -> None:
+        for row in usage:
+            stored = self._usage.get(row.key)
+            if stored is None or stored.version <= row.version:
+                self._usage[row.key] = _own(row)
 
-    def usage(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
+    def find_usage(self, key: UsageKey) -> Usage | None:
+        found = self._usage.get(key)
+        return None if found is None else _own(found)
+
+    def usage(
+        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
+    ) -> list[Usage]:
         keys = [
             key
             for key in self._usage
-            if key.tenant == tenant and first_minute <= key.minute <= last_minute
+            if key.tenant == tenant
+            and first_minute <= key.minute <= last_minute
+            and queue in (None, key.queue)
         ]
-        return [Usage(key, dict(self._usage[key])) for key in sorted(keys)]
+        return [_own(self._usage[key]) for key in sorted(keys)]
+
+
+def _own(row: Usage) -> Usage:
+    """A copy: what a caller does to its counters is its own business."""
+    return Usage(row.key, dict(row.counters), row.version)
 
 
 class MemoryStore:
@@ -274,11 +287,16 @@ class MemoryStore:
     async def due(self, shard: ShardKey, start: int, end: int, limit: int) -> list[Due]:
         return (await self._reach()).due(shard, start, end, limit)
 
-    async def add_usage(self, usage: Sequence[Usage]) -> None:
-        (await self._reach()).add_usage(usage)
+    async def put_usage(self, usage: Sequence[Usage]) -> None:
+        (await self._reach()).put_usage(usage)
 
-    async def usage(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
-        return (await self._reach()).usage(tenant, first_minute, last_minute)
+    async def find_usage(self, key: UsageKey) -> Usage | None:
+        return (await self._reach()).find_usage(key)
+
+    async def usage(
+        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
+    ) -> list[Usage]:
+        return (await self._reach()).usage(tenant, first_minute, last_minute, queue)
 
     async def close(self) -> None:
         self._closed = True

@@ -1,6 +1,17 @@
-"""Usage counters: what a tenant's queue did in one minute on one node."""
+"""Usage counters: what a tenant's queue did in one minute on one node.
+
+A row is replaced as a whole by whoever writes its key, never added to: so a write with an unknown
+outcome can be repeated. Rows of several nodes add up (`merge`).
+"""
+
+from collections.abc import Mapping
 
 import msgspec
+
+MAXIMUM = "max."
+"""The prefix of counters of which the greatest counts, not the sum."""
+TALLY_MINUTE = 0
+"""The minute under which a shard keeps its tally (see `tally`): no usage, readers skip it."""
 
 
 class UsageKey(msgspec.Struct, frozen=True, order=True):
@@ -16,3 +27,34 @@ class Usage(msgspec.Struct, frozen=True):
 
     key: UsageKey
     counters: dict[str, int]
+    version: int = 0
+    """A row with a lower version than the stored one is ignored."""
+
+
+class StoredCounters(msgspec.Struct, frozen=True, array_like=True):
+    """What stands in the column `counters` of every back end, as MessagePack."""
+
+    version: int
+    counters: dict[str, int]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(StoredCounters)
+
+
+def pack(usage: Usage) -> bytes:
+    return _encode(StoredCounters(usage.version, usage.counters))
+
+
+def unpack(key: UsageKey, stored: bytes) -> Usage:
+    found = _decoder.decode(stored)
+    return Usage(key, found.counters, found.version)
+
+
+def merge(into: dict[str, int], counters: Mapping[str, int]) -> None:
+    """Add another row's counters to what is there."""
+    for name, value in counters.items():
+        if name.startswith(MAXIMUM):
+            into[name] = max(into.get(name, value), value)
+        else:
+            into[name] = into.get(name, 0) + value

@@ -25,7 +25,7 @@ from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
-from pushlane_storage.usage import Usage
+from pushlane_storage.usage import Usage, UsageKey
 
 Record = Callable[[history.Event], None]
 
@@ -258,11 +258,16 @@ class Witness(Store):
     async def due(self, shard: ShardKey, start: int, end: int, limit: int) -> list[Due]:
         return await self.store.due(shard, start, end, limit)
 
-    async def add_usage(self, usage: Sequence[Usage]) -> None:
-        await self.store.add_usage(usage)
+    async def put_usage(self, usage: Sequence[Usage]) -> None:
+        await self.store.put_usage(usage)
 
-    async def usage(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
-        return await self.store.usage(tenant, first_minute, last_minute)
+    async def find_usage(self, key: UsageKey) -> Usage | None:
+        return await self.store.find_usage(key)
+
+    async def usage(
+        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
+    ) -> list[Usage]:
+        return await self.store.usage(tenant, first_minute, last_minute, queue)
 
     async def close(self) -> None:
         await self.store.close()

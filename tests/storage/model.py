@@ -11,7 +11,7 @@ from pushlane_storage.queue import QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment
 from pushlane_storage.settlement import Settlement
-from pushlane_storage.usage import UsageKey
+from pushlane_storage.usage import Usage, UsageKey
 
 
 class ShardModel:
@@ -89,7 +89,7 @@ class Model:
     def __init__(self) -> None:
         self.queues: dict[str, QueueRow] = {}
         self.shards: dict[ShardKey, ShardModel] = {}
-        self.usage: dict[UsageKey, dict[str, int]] = {}
+        self.usage: dict[UsageKey, Usage] = {}
 
     def remove(self, row: QueueRow) -> None:
         if row.name in self.queues and self.queues[row.name].id == row.id:
@@ -100,7 +100,7 @@ class Model:
         names = [name for name in sorted(self.queues) if name > after]
         return [self.queues[name] for name in names[:limit]]
 
-    def count(self, key: UsageKey, counters: dict[str, int]) -> None:
-        known = self.usage.setdefault(key, {})
-        for name, value in counters.items():
-            known[name] = known.get(name, 0) + value
+    def put_usage(self, row: Usage) -> None:
+        known = self.usage.get(row.key)
+        if known is None or known.version < row.version:
+            self.usage[row.key] = row

@@ -43,7 +43,6 @@ contents = st.lists(
     min_size=1,
     max_size=3,
 )
-counters = st.dictionaries(st.sampled_from(["published", "acked"]), small)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -208,12 +207,15 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Usage, restarts
 
-    @rule(queue=names, minute=small, added=st.lists(counters, max_size=2))
-    def add_usage(self, queue: str, minute: int, added: list[dict[str, int]]) -> None:
+    @rule(queue=names, minute=small, versions=st.lists(small, unique=True, max_size=2))
+    def put_usage(self, queue: str, minute: int, versions: list[int]) -> None:
         key = UsageKey(self.tenant, queue, minute, "node")
-        self.portal.call(self.store.add_usage, [Usage(key, one) for one in added])
-        for one in added:
-            self.model.count(key, one)
+        # Content follows from the version, as with every writer of ours.
+        rows = [Usage(key, {"acked": one, f"dead.{one}": 1}, one) for one in sorted(versions)]
+        self.portal.call(self.store.put_usage, rows)
+        for row in rows:
+            self.model.put_usage(row)
+        assert self.portal.call(self.store.find_usage, key) == self.model.usage.get(key)
 
     @rule()
     def reopen(self) -> None:
@@ -246,11 +248,11 @@ class StoreMachine(RuleBasedStateMachine):
         found = self.portal.call(self.store.due, shard, start, end, limit)
         assert found == model.due_read(start, end, limit)
 
-    @rule(first=small, last=small)
-    def read_usage(self, first: int, last: int) -> None:
-        found = self.portal.call(self.store.usage, self.tenant, first, last)
+    @rule(first=small, last=small, queue=st.one_of(st.none(), names))
+    def read_usage(self, first: int, last: int, queue: str | None = None) -> None:
+        found = self.portal.call(self.store.usage, self.tenant, first, last, queue)
         keys = sorted(key for key in self.model.usage if first <= key.minute <= last)
-        assert found == [Usage(key, self.model.usage[key]) for key in keys]
+        assert found == [self.model.usage[key] for key in keys if queue in (None, key.queue)]
 
     def compare_all(self) -> None:
         self.list_queues("", 1_000)

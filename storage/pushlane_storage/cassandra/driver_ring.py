@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import outcome
 import trio
@@ -119,10 +119,6 @@ class DriverRing:
         text = statements.change(self._keyspace, change)
         rows = await self._call([text], Level.QUORUM, 1, _is_global(change.table))
         return rows[0]["[applied]"] is True
-
-    async def add(self, table: Table, key: tuple[Any, ...], amount: int) -> None:
-        text = statements.add(self._keyspace, table, key, amount)
-        await self._call([text], Level.QUORUM, 1)
 
     async def close(self) -> None:
         """Wait for what is under way, and let go of the connection."""

@@ -129,10 +129,6 @@ class Ring(Protocol):
         """Whether it was applied. At QUORUM from then on, when it was."""
         ...
 
-    async def add(self, table: Table, key: tuple[Any, ...], amount: int) -> None:
-        """Add to a counter. Not to be repeated when its outcome is unknown."""
-        ...
-
     async def close(self) -> None: ...
 
 

@@ -13,7 +13,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from pushlane_storage.cassandra.address import Address
 from pushlane_storage.cassandra.ring import Table
-from pushlane_storage.cassandra.tables import SCHEMA, TABLES
+from pushlane_storage.cassandra.tables import SCHEMA, TABLES, USAGE
 
 Step = Callable[[str, UUID], list[str]]
 """The statements for a keyspace; the salt is its own, made once."""
@@ -54,4 +54,13 @@ def _create_tables(keyspace: str, salt: UUID) -> list[str]:
     return [create_table(keyspace, table, salt) for table in TABLES]
 
 
-STEPS: Sequence[Step] = (_create_tables,)
+def _replace_usage(keyspace: str, salt: UUID) -> list[str]:
+    """Rows instead of counters. Version 1 had made a table `usage` that nothing ever wrote to.
+
+    The new one has another name: two processes that migrate at once could not drop and make a table
+    of the same name, the second one would drop what the first one has made.
+    """
+    return [create_table(keyspace, USAGE, salt), f"DROP TABLE IF EXISTS {keyspace}.usage"]
+
+
+STEPS: Sequence[Step] = (_create_tables, _replace_usage)

@@ -85,9 +85,3 @@ def change(keyspace: str, change: Change) -> Statement:
     sets = ", ".join(f"{column} = ?" for column in change.row)
     text = f"UPDATE {name} SET {sets} WHERE {key} IF {condition}"
     return Statement(text, (*change.row.values(), *change.key, *expected))
-
-
-def add(keyspace: str, table: Table, key: tuple[Any, ...], amount: int) -> Statement:
-    [counter] = [name for name, kind in table.columns.items() if kind == "counter"]
-    text = f"UPDATE {keyspace}.{table.name} SET {counter} = {counter} + ? WHERE {_where(table.key)}"
-    return Statement(text, (amount, *key))

@@ -42,7 +42,7 @@ from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
-from pushlane_storage.usage import Usage
+from pushlane_storage.usage import Usage, UsageKey
 from pushlane_storage.wall import wall_clock
 
 log = logging.getLogger(__name__)
@@ -270,11 +270,16 @@ class CassandraStore:
 
     # Usage
 
-    async def add_usage(self, usage: Sequence[Usage]) -> None:
-        await self._usage.add(usage)
+    async def put_usage(self, usage: Sequence[Usage]) -> None:
+        await self._usage.put(usage)
 
-    async def usage(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
-        return await self._usage.read(tenant, first_minute, last_minute)
+    async def find_usage(self, key: UsageKey) -> Usage | None:
+        return await self._usage.find(key)
+
+    async def usage(
+        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
+    ) -> list[Usage]:
+        return await self._usage.read(tenant, first_minute, last_minute, queue)
 
 
 async def _connect(

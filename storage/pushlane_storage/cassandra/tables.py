@@ -187,18 +187,18 @@ SCHEDULED = Table(
     options=f"{_REPAIRED} AND {_grace(_DAY)}",
 )
 USAGE = Table(
-    "usage",
+    "usage_minutes",
     ("tenant", "day"),
-    ("queue", "minute", "node", "name"),
+    ("queue", "minute", "node"),
     {
         "tenant": "text",
         "day": "bigint",
         "queue": "text",
         "minute": "bigint",
         "node": "text",
-        "name": "text",
-        "value": "counter",
+        "counters": "blob",
     },
+    options=_KEPT,
 )
 
 TABLES = (
@@ -214,9 +214,8 @@ TABLES = (
     SEALS,
     SLICES,
     SCHEDULED,
-    USAGE,
 )
-"""Version 1, without `schema_version`."""
+"""Version 1, without `schema_version`. Version 2 adds `USAGE`."""
 
 
 def keyed(table: Table, key: tuple[Any, ...], **values: Any) -> dict[str, Any]:

@@ -1,23 +1,22 @@
-"""Usage counters: one Cassandra counter for each name.
+"""Usage counters: a row per key, replaced as a whole.
 
-Adding is the one write here that is not idempotent. One with an unknown outcome is not repeated:
-it counts once or not at all.
+The stamp of a row is its version, so what a predecessor still writes never replaces what its
+successor wrote.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pushlane_storage.cassandra import stamps
 from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.cassandra.limits import Limits
-from pushlane_storage.cassandra.ring import Range, Ring, Row, read_all
-from pushlane_storage.cassandra.tables import USAGE
+from pushlane_storage.cassandra.ring import Bound, Range, Ring, Row, Write, read_all, read_row
+from pushlane_storage.cassandra.tables import USAGE, keyed
 from pushlane_storage.interface import StoreRefused
-from pushlane_storage.usage import Usage, UsageKey
+from pushlane_storage.usage import Usage, UsageKey, pack, unpack
 
 MINUTES = 24 * 60
-_THERE = ""
-"""The name of a counter that only says that there is something under the key."""
 
 
 class UsageRows:
@@ -25,33 +24,45 @@ class UsageRows:
         self._ring = ring
         self._limits = limits
 
-    async def add(self, usage: Sequence[Usage]) -> None:
-        sums: dict[tuple[object, ...], int] = {}
-        for added in usage:
-            key = added.key
-            place = (key.tenant, key.minute // MINUTES, key.queue, key.minute, key.node)
-            for name, value in (added.counters or {_THERE: 0}).items():
-                sums[*place, name] = sums.get((*place, name), 0) + value
+    async def put(self, usage: Sequence[Usage]) -> None:
+        """The last row of a key counts."""
+        rows = {row.key: row for row in usage}
 
-        async def add(key: tuple[object, ...]) -> None:
-            await self._ring.add(USAGE, key, sums[key])
+        async def put(key: UsageKey) -> None:
+            await self._ring.write(_write(rows[key]))
 
-        await gather(add, sums, self._limits.reads)
+        await gather(put, rows, self._limits.reads)
 
-    async def read(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
+    async def find(self, key: UsageKey) -> Usage | None:
+        row = await read_row(self._ring, USAGE, _place(key))
+        return None if row is None else unpack(key, row["counters"])
+
+    async def read(
+        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
+    ) -> list[Usage]:
         first, last = first_minute // MINUTES, last_minute // MINUTES
         if last - first >= self._limits.usage_days:
             raise StoreRefused(f"usage is read by up to {self._limits.usage_days} days at once")
+        low = None if queue is None else Bound((queue, first_minute))
+        high = None if queue is None else Bound((queue, last_minute))
 
         async def read(day: int) -> list[Row]:
-            return await read_all(self._ring, Range(USAGE, (tenant, day), self._limits.page_rows))
+            range = Range(USAGE, (tenant, day), self._limits.page_rows, low=low, high=high)
+            return await read_all(self._ring, range)
 
-        found: dict[UsageKey, dict[str, int]] = {}
+        found: list[Usage] = []
         for rows in (await gather(read, range(first, last + 1), self._limits.reads)).values():
             for row in rows:
                 if first_minute <= row["minute"] <= last_minute:
                     key = UsageKey(tenant, row["queue"], row["minute"], row["node"])
-                    counters = found.setdefault(key, {})
-                    if row["name"] != _THERE:
-                        counters[row["name"]] = row["value"]
-        return [Usage(key, found[key]) for key in sorted(found)]
+                    found.append(unpack(key, row["counters"]))
+        return sorted(found, key=lambda usage: usage.key)
+
+
+def _place(key: UsageKey) -> tuple[object, ...]:
+    return key.tenant, key.minute // MINUTES, key.queue, key.minute, key.node
+
+
+def _write(row: Usage) -> Write:
+    stamp = stamps.ONCE + row.version
+    return Write(USAGE, [keyed(USAGE, _place(row.key), counters=pack(row))], stamp)

@@ -21,11 +21,11 @@ from pushlane_storage.cassandra.traits import Known, Traits
 from pushlane_storage.cassandra.usage_rows import UsageRows
 from pushlane_storage.copy.errors import CopyFailed, bucket_name
 from pushlane_storage.copy.keyspace import Keyspace
-from pushlane_storage.copy.rows import MINUTES, Day, LogRow
+from pushlane_storage.copy.rows import Day, LogRow
 from pushlane_storage.interface import Due
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.stored_segment import StoredSegment
-from pushlane_storage.usage import Usage, UsageKey
+from pushlane_storage.usage import Usage
 from pushlane_storage.wall import wall_clock
 
 BATCH_BYTES = 4_000
@@ -107,14 +107,7 @@ class CassandraWriter:
             await self._write(writes)
 
     async def put_usage(self, day: Day, usage: Sequence[Usage]) -> None:
-        """Counters can only be added to: what is missing is."""
-        first = day.day * MINUTES
-        found = await self._usage.read(day.tenant, first, first + MINUTES - 1)
-        there = {one.key: one.counters for one in found}
-        missing = [Usage(one.key, _missing(one, there)) for one in usage]
-        todo = [one for one in missing if one.counters or one.key not in there]
-        if todo:
-            await self._usage.add(todo)
+        await self._usage.put(usage)
 
     def _traits(self, queue: QueueRow) -> Traits:
         """Of the queue; but a copy that is said to be verified stands on a quorum at least."""
@@ -125,15 +118,6 @@ class CassandraWriter:
     async def _write(self, writes: Sequence[Write]) -> None:
         if writes:
             await outcome_of(lambda done: write_stages(self._ring, [writes], done))
-
-
-def _missing(wanted: Usage, there: dict[UsageKey, dict[str, int]]) -> dict[str, int]:
-    stored = there.get(wanted.key, {})
-    return {
-        name: value - stored.get(name, 0)
-        for name, value in wanted.counters.items()
-        if stored.get(name) != value
-    }
 
 
 def _chunks(rows: Sequence[Row], *blobs: str) -> Iterator[list[Row]]:

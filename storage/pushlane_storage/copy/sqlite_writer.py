@@ -106,4 +106,4 @@ class SqliteWriter:
         self._connection.execute(
             "DELETE FROM usage WHERE tenant = ? AND minute BETWEEN ? AND ?", (tenant, first, last)
         )
-        usage_rows.add(self._connection, usage)
+        usage_rows.put(self._connection, usage)

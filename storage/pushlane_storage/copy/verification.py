@@ -130,7 +130,7 @@ class Verification:
 
 def _plain(usage: Sequence[Usage]) -> list[tuple[object, ...]]:
     """Without an order of counters, which back ends don't keep."""
-    return [(one.key, sorted(one.counters.items())) for one in usage]
+    return [(one.key, one.version, sorted(one.counters.items())) for one in usage]
 
 
 def _name(unit: Unit | None) -> str:

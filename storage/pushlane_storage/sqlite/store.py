@@ -32,7 +32,7 @@ from pushlane_storage.sqlite.schema import STEPS, Step
 from pushlane_storage.sqlite.segment_reads import SegmentReads
 from pushlane_storage.sqlite.stats import Stats
 from pushlane_storage.sqlite.tables import Tables
-from pushlane_storage.usage import Usage
+from pushlane_storage.usage import Usage, UsageKey
 from pushlane_storage.wall import wall_clock
 
 T = TypeVar("T")
@@ -242,10 +242,15 @@ class SqliteStore:
 
     # Usage
 
-    async def add_usage(self, usage: Sequence[Usage]) -> None:
-        await self._write(lambda tables: tables.add_usage(usage))
+    async def put_usage(self, usage: Sequence[Usage]) -> None:
+        await self._write(lambda tables: tables.put_usage(usage))
 
-    async def usage(self, tenant: str, first_minute: int, last_minute: int) -> list[Usage]:
+    async def find_usage(self, key: UsageKey) -> Usage | None:
+        return await self._read(lambda reading: reading.fetch(usage_rows.find, key))
+
+    async def usage(
+        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
+    ) -> list[Usage]:
         return await self._read(
-            lambda reading: reading.fetch(usage_rows.read, tenant, first_minute, last_minute)
+            lambda reading: reading.fetch(usage_rows.read, tenant, first_minute, last_minute, queue)
         )

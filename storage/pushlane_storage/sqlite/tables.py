@@ -107,8 +107,8 @@ class Tables:
         self._shards.drop_bucket(shard, key)
         self.garbage.there = True
 
-    def add_usage(self, usage: Sequence[Usage]) -> None:
-        usage_rows.add(self._connection, usage)
+    def put_usage(self, usage: Sequence[Usage]) -> None:
+        usage_rows.put(self._connection, usage)
 
     def note_damage(self, damage: Damage, stored: StoredSegment) -> None:
         quarantine.note(self._connection, damage, stored, self._limits.quarantine_rows)

@@ -3,44 +3,44 @@
 import sqlite3
 from collections.abc import Sequence
 
-import msgspec
-
-from pushlane_storage.usage import Usage, UsageKey
-
-_encode = msgspec.msgpack.Encoder().encode
-_counters = msgspec.msgpack.Decoder(dict[str, int])
+from pushlane_storage.usage import Usage, UsageKey, pack, unpack
 
 
-def add(connection: sqlite3.Connection, usage: Sequence[Usage]) -> None:
-    sums: dict[tuple[str, int, str, str], dict[str, int]] = {}
-    for added in usage:
-        key = (added.key.tenant, added.key.minute, added.key.queue, added.key.node)
-        if key not in sums:
-            sums[key] = _stored(connection, key)
-        counters = sums[key]
-        for name, value in added.counters.items():
-            counters[name] = counters.get(name, 0) + value
-    rows = [(*key, _encode(counters)) for key, counters in sums.items()]
-    connection.executemany("REPLACE INTO usage VALUES (?, ?, ?, ?, ?)", rows)
+def put(connection: sqlite3.Connection, usage: Sequence[Usage]) -> None:
+    """In the order given: of two rows with one key the later one is stored last."""
+    for row in usage:
+        stored = find(connection, row.key)
+        if stored is None or stored.version <= row.version:
+            connection.execute(
+                "REPLACE INTO usage VALUES (?, ?, ?, ?, ?)", (*_place(row), pack(row))
+            )
 
 
-def _stored(connection: sqlite3.Connection, key: tuple[str, int, str, str]) -> dict[str, int]:
+def _place(row: Usage) -> tuple[str, int, str, str]:
+    return row.key.tenant, row.key.minute, row.key.queue, row.key.node
+
+
+def find(connection: sqlite3.Connection, key: UsageKey) -> Usage | None:
     found = connection.execute(
         "SELECT counters FROM usage WHERE tenant = ? AND minute = ? AND queue = ? AND node = ?",
-        key,
+        (key.tenant, key.minute, key.queue, key.node),
     ).fetchone()
-    return {} if found is None else _counters.decode(found[0])
+    return None if found is None else unpack(key, found[0])
 
 
 def read(
-    connection: sqlite3.Connection, tenant: str, first_minute: int, last_minute: int
+    connection: sqlite3.Connection,
+    tenant: str,
+    first_minute: int,
+    last_minute: int,
+    queue: str | None = None,
 ) -> list[Usage]:
     found = connection.execute(
         "SELECT queue, minute, node, counters FROM usage WHERE tenant = ?"
-        " AND minute BETWEEN ? AND ? ORDER BY queue, minute, node",
-        (tenant, first_minute, last_minute),
+        " AND minute BETWEEN ? AND ? AND queue = coalesce(?, queue) ORDER BY queue, minute, node",
+        (tenant, first_minute, last_minute, queue),
     )
     return [
-        Usage(UsageKey(tenant, queue, minute, node), _counters.decode(counters))
+        unpack(UsageKey(tenant, queue, minute, node), counters)
         for queue, minute, node, counters in found.fetchall()
     ]

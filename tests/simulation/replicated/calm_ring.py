@@ -6,7 +6,6 @@ Plain writes land on any two replicas only, so that whoever reads relies on quor
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import trio
 
@@ -17,7 +16,6 @@ from pushlane_storage.cassandra.ring import (
     Numbers,
     Range,
     Row,
-    Table,
     Write,
     check_change,
     check_range,
@@ -62,17 +60,6 @@ class CalmRing:
         applied = self._replicas.decide(change, self._two())
         self._replicas.commit(change.table, change.key, self._two())
         return applied
-
-    async def add(self, table: Table, key: tuple[Any, ...], amount: int) -> None:
-        """Every replica counts: the model has no counters of its own."""
-        await trio.lowlevel.checkpoint()
-        count = len(table.partition)
-        for node in self._replicas.nodes:
-            partition = node.partition(table, key[:count])
-            old = partition.live(key[count:]) if key[count:] in partition.rows else None
-            row = dict(zip(table.key, key, strict=True))
-            row["value"] = amount + (0 if old is None else old["value"])
-            partition.put(key[count:], row, self._replicas.stamp())
 
     async def close(self) -> None:
         await trio.lowlevel.checkpoint()

@@ -19,7 +19,6 @@ from pushlane_storage.cassandra.ring import (
     Numbers,
     Range,
     Row,
-    Table,
     Write,
     check_change,
     check_range,
@@ -151,9 +150,6 @@ class SimulatedRing:
         self._send(self._change, change, reply)
         applied: bool = await reply.wait()
         return applied
-
-    async def add(self, table: Table, key: tuple[Any, ...], amount: int) -> None:
-        raise StoreRefused("nothing is counted in here")
 
     async def close(self) -> None:
         await trio.lowlevel.checkpoint()

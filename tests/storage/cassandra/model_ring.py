@@ -148,15 +148,6 @@ class ModelRing:
             partition.put(place, {**key, **change.row}, self.tables.stamp())
         return applies
 
-    async def add(self, table: Table, key: Key, amount: int) -> None:
-        await trio.lowlevel.checkpoint()
-        count = len(table.partition)
-        partition = self.tables.partition(table, key[:count])
-        old = partition.live(key[count:]) if key[count:] in partition.rows else None
-        row = dict(zip(table.key, key, strict=True))
-        row["value"] = amount + (0 if old is None else old["value"])
-        partition.put(key[count:], row, self.tables.stamp())
-
     async def close(self) -> None:
         await trio.lowlevel.checkpoint()
 
@@ -205,9 +196,6 @@ class FaultyRing:
     async def change(self, change: Change) -> bool:
         applied: bool = await self._meet("change", change, self.ring.change)
         return applied
-
-    async def add(self, table: Table, key: Key, amount: int) -> None:
-        await self._meet("add", table, lambda _: self.ring.add(table, key, amount))
 
     async def close(self) -> None:
         await self.ring.close()

@@ -27,7 +27,6 @@ from pushlane_storage.cassandra.tables import (
     SETTLEMENTS,
     SKIPS,
     SLOTS,
-    USAGE,
     keyed,
 )
 from tests.simulation.replicated.calm_ring import CalmRing
@@ -162,14 +161,6 @@ async def test_changes_by_lightweight_transactions(ring: Ring) -> None:
     assert await ring.change(Change(QUEUES, key, {"id": "1"}, None))
     assert await read_row(ring, QUEUES, key, Level.SERIAL) is None
     assert await ring.read(Range(QUEUES, (tenant,), 10, low=Bound(("",), included=False))) == []
-
-
-async def test_counters(ring: Ring) -> None:
-    key = (unique("t"), 1, "q", 1, "node", "acked")
-    for amount in (5, 0, -2):
-        await ring.add(USAGE, key, amount)
-    [row] = await ring.read(Range(USAGE, key[:2], 10))
-    assert row == keyed(USAGE, key, value=3)
 
 
 async def test_the_two_kinds_of_writes_are_never_mixed(ring: Ring) -> None:

@@ -122,12 +122,12 @@ async def seen_by_nobody(*_: object) -> None:
 
 
 async def counters_become_what_they_should_be(target: CassandraTarget) -> None:
-    """Whatever an earlier run has added, or added twice."""
-    key = UsageKey("default", "q", 5, "n")
+    """Whatever an earlier run has put; a shard's tally (minute 0) as well."""
     day = Day("default", 0)
-    for counters in ({"a": 3}, {"a": 5, "b": 0}, {"a": 4, "b": 0}, {"a": 4, "b": 0}):
-        await target.put_usage(day, [Usage(key, counters)])
-        assert await target._usage.read("default", 0, 9) == [Usage(key, counters)]
+    for version, minute in ((1, 5), (2, 5), (2, 5), (7, 0)):
+        row = Usage(UsageKey("default", "q", minute, "n"), {"a": version}, version)
+        await target.put_usage(day, [row])
+        assert await target._usage.read("default", minute, minute) == [row]
 
 
 async def a_segment_that_is_too_large(target: CassandraTarget) -> None:

@@ -122,8 +122,8 @@ class Tampering(Verification):
         ("UPDATE queue SET version = version + 1", "queue orders of tenant default"),
         ("DELETE FROM queue WHERE name = 'going'", "queue going of tenant"),
         ("DELETE FROM bucket WHERE lane = 9", "bucket 9.1"),
-        ("DELETE FROM usage WHERE minute = 7", "the usage of all days"),
-        ("UPDATE usage SET counters = x'80' WHERE minute = 7", "the usage of default on day 0"),
+        ("DELETE FROM usage WHERE minute < 1440", "the usage of all days"),
+        ("UPDATE usage SET counters = x'920080' WHERE minute = 7", "the usage of default on day 0"),
     ],
 )
 async def test_a_difference_is_found_and_named(

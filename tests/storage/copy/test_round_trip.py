@@ -25,7 +25,7 @@ EVERYTHING = Counts(
     settlements=3 * (2 + 1 + 1 + 1 + 1 + 8),
     seals=6,
     scheduled=3 * (3 + 30),
-    usage=3,
+    usage=4,
 )
 
 

@@ -58,13 +58,14 @@ async def fill(url: str) -> World:
     shards = [ShardKey(orders.id, number) for number in range(SHARDS)] + [ShardKey(dead.id, 0)]
     for owner in await claimed_all(store, *shards):
         await _first_epoch(owner)
-    await store.add_usage([_usage("orders", 7, published=3), _usage("orders", 1_441, acked=2)])
+    await store.put_usage([_usage("orders", 7, 1, published=3), _usage("orders", 1_441, acked=2)])
     await store.close()
     store = await open_store(url)
     owners = await claimed_all(store, *shards)
     for owner in owners:
         await _second_epoch(owner)
-    await store.add_usage([_usage("ключ", 1_441), _usage("orders", 7, published=1, dead=5)])
+    later = [_usage("ключ", 1_441), _usage("orders", 7, 2 << 32, published=4, dead=5)]
+    await store.put_usage([*later, _usage("orders", 0, 9, minute=7)])
     await store.close()
     return World(shards, max(owner.epoch for owner in owners))
 
@@ -118,8 +119,8 @@ async def _second_epoch(owner: Owner) -> None:
         await owner.settle(n, owner.bucket(), acked=[(owner.seq(n), owner.seq(n))])
 
 
-def _usage(queue: str, minute: int, **counters: int) -> Usage:
-    return Usage(UsageKey(TENANTS[0], queue, minute, "node-1"), counters)
+def _usage(queue: str, at: int, version: int = 0, /, **counters: int) -> Usage:
+    return Usage(UsageKey(TENANTS[0], queue, at, "node-1"), counters, version)
 
 
 async def contents(url: str, world: World) -> dict[str, Any]:

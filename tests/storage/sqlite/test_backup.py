@@ -68,7 +68,7 @@ async def rich(store: Store) -> Owner:
     await owner.append(0, messages(2), lane=9)
     await store.settle(owner.shard, [full_settlement(owner, 0, owner.bucket())])
     await store.write_seal(owner.shard, Seal(owner.epoch, [(4, 0, 1)], [(0, 2)]))
-    await store.add_usage([Usage(UsageKey("t", "q", 5, "n"), {"published": 11})])
+    await store.put_usage([Usage(UsageKey("t", "q", 5, "n"), {"published": 11})])
     return owner
 
 

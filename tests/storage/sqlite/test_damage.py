@@ -127,7 +127,7 @@ async def test_the_quarantine_is_bounded(opened: Opened) -> None:
     store = await opened.again(store, limits=limits)
     await store.messages(shard, key, [owner.seq(10)])
     assert store.stats().damaged == 1
-    await store.add_usage([])
+    await store.put_usage([])
     assert len(await store.damaged(shard, key)) == 2
 
 

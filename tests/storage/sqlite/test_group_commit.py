@@ -74,7 +74,7 @@ async def test_who_fails_fails_alone(opened: Opened, monkeypatch: pytest.MonkeyP
         results.extend(await together(calls))
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(store.add_usage, [])
+        nursery.start_soon(store.put_usage, [])
         await jam.held()
         nursery.start_soon(run)
         await trio.testing.wait_all_tasks_blocked()
@@ -187,7 +187,7 @@ async def test_every_call_is_a_checkpoint(opened: Opened) -> None:
     with trio.testing.assert_checkpoints():
         await store.read_queue("t", "q")
     with trio.testing.assert_checkpoints():
-        await store.add_usage([])
+        await store.put_usage([])
 
 
 async def test_a_closed_store_takes_no_calls(opened: Opened) -> None:
@@ -219,13 +219,13 @@ async def test_usage_with_numbers_too_large_fails_alone(opened: Opened) -> None:
     wrong = UsageKey("t", "q", 1 << 70, "n")
     results = await together(
         [
-            partial(store.add_usage, [Usage(key, {"acked": 1})]),
-            partial(store.add_usage, [Usage(key, {"acked": 5}), Usage(wrong, {"acked": 1})]),
-            partial(store.add_usage, [Usage(key, {"acked": 2})]),
+            partial(store.put_usage, [Usage(key, {"acked": 1})]),
+            partial(store.put_usage, [Usage(key, {"acked": 5}), Usage(wrong, {"acked": 1})]),
+            partial(store.put_usage, [Usage(key, {"acked": 2})]),
         ]
     )
     assert isinstance(results[1], OverflowError)
-    assert await store.usage("t", 0, 9) == [Usage(key, {"acked": 3})]
+    assert await store.usage("t", 0, 9) == [Usage(key, {"acked": 2})]
 
 
 def test_a_seq_fits_sqlites_integers() -> None:

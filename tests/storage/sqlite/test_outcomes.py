@@ -84,7 +84,7 @@ class TestBroken:
         assert answered_before == [0]
         assert len(answers) == 5
         with pytest.raises(StoreBroken):
-            await store.add_usage([])
+            await store.put_usage([])
         assert await store.list_queues("t", "", 10) == []  # reads harm nobody
         await store.close()
         monkeypatch.undo()
@@ -193,7 +193,7 @@ class TestNoRoom:
         wrong = UsageKey("t", "q", 1 << 70, "n")
         results = await together(
             [
-                partial(store.add_usage, [Usage(wrong, {"acked": 1})]),
+                partial(store.put_usage, [Usage(wrong, {"acked": 1})]),
                 partial(owner.append, 0, messages(2)),
                 *[partial(owner.settle, number, owner.bucket()) for number in range(5)],
             ]
@@ -213,7 +213,7 @@ class TestNoRoom:
             await drop_all(owner)
             await trio.sleep(0.05)
             assert opened.sql("SELECT count(*) FROM garbage") == [(1,)]
-        await store.add_usage([])
+        await store.put_usage([])
         await until(lambda: opened.sql("SELECT count(*) FROM garbage") == [(0,)])
         assert not opened.faults
 

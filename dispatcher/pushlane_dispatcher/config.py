@@ -28,7 +28,6 @@ _RANGES = {
 MAX_BYTES = 1 << 50
 
 _LATER: dict[str, object] = {
-    "archive": "none",
     "ordering": "best_effort",
     "reorder_window_ms": None,
     "late_queue": None,

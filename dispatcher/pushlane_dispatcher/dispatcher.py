@@ -35,6 +35,7 @@ from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.queues import Name, Queues, store_answers
 from pushlane_dispatcher.redrive import Redrive, Redriven, redrive
+from pushlane_dispatcher.retention import MOST, BucketName, Dropped, drop_buckets
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.shards import Shards
@@ -219,6 +220,18 @@ class Dispatcher:
         if wanted.to is not None:
             await self._queues.get(tenant, wanted.to)
         return await redrive(self._tools.store, await self.open(tenant, name), wanted, after)
+
+    async def drop_buckets(
+        self, tenant: str, name: str, queue_id: str, names: Sequence[BucketName]
+    ) -> Dropped:
+        """Open the queue, so that what is past its retention ends, and drop what was archived."""
+        if len(names) > MOST:
+            raise BadRequest(f"{len(names)} buckets: at most {MOST}")
+        queue = await self.open(tenant, name)
+        with store_answers(name):
+            return await drop_buckets(
+                self._tools.store, queue, queue_id, names, self._tools.clock.wall()
+            )
 
     async def stats(self, tenant: str, name: str) -> Stats:
         return (await self.open(tenant, name)).stats()

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 Overflow = Literal["reject", "drop_oldest", "dead_letter"]
+Archive = Literal["none", "parquet"]
 DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -30,7 +31,8 @@ class QueueConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     overflow: Overflow = "reject"
     auto_expand: bool = False
     retention_ms: int = 14 * DAY_MS
-    archive: str = "none"
+    archive: Archive = "none"
+    """With "parquet", drained buckets wait for the retention job instead of being dropped."""
     ordering: Literal["best_effort", "sequence", "timestamp"] = "best_effort"
     reorder_window_ms: int | None = None
     late_queue: str | None = None

@@ -6,8 +6,9 @@ a queue is its configuration. These are the dispatcher's own.
 
 import msgspec
 
-TRANSFER_WINDOW_MS = 24 * 60 * 60 * 1000
-"""How long a shard recognises a message that another queue transferred to it before."""
+from pushlane_storage.dropping import TRANSFER_WINDOW_MS
+
+__all__ = ["CLOCK_TOLERANCE_MS", "TRANSFER_WINDOW_MS", "Bounds"]
 
 CLOCK_TOLERANCE_MS = 60_000
 """How far wall and monotonic clock may drift apart before expiry pauses."""
@@ -54,6 +55,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Sequence numbers remembered per producer."""
     bucket_producers: int = 512
     """Producers that a bucket's row names; of one with more, all marks are read at recovery."""
+    retention_messages: int = 1_000
+    """Messages past their retention that end together: a tick is to be short."""
+    retention_sweep_ms: int = 10_000
+    """How long what was in flight past its retention is left alone before the next look."""
     drained_buckets: int = 16
     """Drained buckets kept although nobody needs their marks: `explain` still knows their ends."""
     subscriptions: int = 10_000

@@ -29,7 +29,7 @@ def cancel(shard: Shard, lane_number: int, seq: int, not_before: int, now: int) 
     entry = lane.entries.get(seq) or _enter(shard, lane_number, seq, not_before, now)
     if entry is None or entry.state is not State.DELAYED:
         raise Conflict("only a delayed message can be cancelled, and this one is not")
-    shard.window.no_longer_delayed(entry)
+    shard.window.no_longer_delayed((entry,))
     shard.verdicts.end(entry, CAUSE, now)
 
 

@@ -37,8 +37,8 @@ class Batch:
     """One flush: its rows, and what happens when they are durable."""
 
     __slots__ = (
-        "acked", "ended", "hurried", "leaving", "purges", "rows", "since", "taken", "tickets",
-        "voided",
+        "acked", "barrier", "ended", "hurried", "leaving", "purges", "rows", "since", "taken",
+        "tickets", "voided",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -46,6 +46,8 @@ class Batch:
         """Something or somebody waits for it."""
         self.since: int | None = None
         """Monotonic: since when it could have been begun."""
+        self.barrier = False
+        """Nothing comes into the window before it is durable."""
         self.rows: dict[BucketKey, Row] = {}
         self.purges: list[Purge] = []
         self.acked: list[Entry] = []
@@ -75,8 +77,12 @@ class Log:
 
     @property
     def purging(self) -> bool:
-        """Another purge waits behind the flush under way."""
-        return bool(self._next.purges)
+        """Another purge, or one more barrier, waits behind the flush under way."""
+        return self._next.barrier
+
+    def hold(self) -> None:
+        """What was decided last must be durable before anything comes into the window."""
+        self._next.barrier = True
 
     def ack(self, entries: list[Entry], hurried: bool) -> None:
         """Entries in the order of their receipts: mostly one run of seqs."""
@@ -146,6 +152,7 @@ class Log:
 
     def purge(self, purges: list[Purge], entries: list[Entry]) -> None:
         self._next.hurried = True
+        self._next.barrier = True
         self._next.purges = purges
         self._next.ended += entries
 

@@ -55,6 +55,7 @@ from pushlane_dispatcher.core.overflow import Overflow
 from pushlane_dispatcher.core.recovered import Recovered
 from pushlane_dispatcher.core.redriving import redrive
 from pushlane_dispatcher.core.restore import restore
+from pushlane_dispatcher.core.retention import Retention
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
@@ -106,9 +107,11 @@ class Shard:
         )
         self.overflow = Overflow(bounds, self.life, self.journal, self.window, self.verdicts)
         self._drops = Drops(bounds, self._effects, self.dedup)
+        self.retention = Retention(bounds, self.life, self.log, self.window, self.verdicts)
         self.configure(config, dead_letter)
         self.window.scheduled_until = now + offset + bounds.horizon_ms
         restore(self, recovered, now)
+        self.retention.reconsider()
 
     def configure(self, config: QueueConfig, dead_letter: str | None) -> None:
         """Take on a configuration. `dead_letter` is the queue for dead letters; None: nowhere."""
@@ -118,6 +121,9 @@ class Shard:
         self.journal.max_message_bytes = config.max_message_bytes
         self.dedup.window_ms = config.dedup_window_ms
         self.overflow.configured()
+        self.retention.reconsider()
+        if config.archive != "none":
+            self._drops.clear()
 
     @property
     def clock_suspect(self) -> bool:
@@ -279,7 +285,8 @@ class Shard:
             self.departures.decided(entry)
         for entry in batch.ended:
             self._ended([entry], ENDS.get(entry.cause, Event.SETTLED), now)
-        if batch.purges:
+        if batch.barrier:
+            self.window.purging = self.log.purging
             self._purged(batch.purges, now)
         self._effects += [Done(ticket) for ticket in batch.tickets]
 
@@ -316,7 +323,6 @@ class Shard:
         self._answer(ticket)
 
     def _purged(self, purges: list[Purge], now: int) -> None:
-        self.window.purging = self.log.purging
         for purge in purges:
             lane = self.window.lane(purge.lane)
             for bucket in list(lane.buckets):
@@ -365,6 +371,7 @@ class Shard:
         if not self.clock_suspect:
             for entry in self.window.sweep(wall):
                 self.verdicts.expire(entry, now, wall)
+            self.retention.tick(now, wall)
         for lane in self.window.order:
             bucket = lane.open
             if bucket is not None and not lane.flights and self.journal.outgrown(bucket, now):
@@ -378,7 +385,7 @@ class Shard:
         times += [self.departures.next_retry(), self._drops.next(), self.log.next_flush()]
         walls = [self.window.next_due(), self.window.next_read()]
         if not self.clock_suspect:
-            walls.append(self.window.next_expiry)
+            walls += [self.window.next_expiry, self.retention.next()]
         times += [wall - self.offset for wall in walls if wall is not None]
         times += [
             lane.open.opened_at + self.bounds.bucket_ms
@@ -394,6 +401,7 @@ class Shard:
         if bucket.rolled and not bucket.closed and bucket.count == bucket.assigned:
             bucket.closed = True
             self._effects.append(Mark(bucket.row()))
+            self.retention.watch(bucket)
         if bucket.drained and bucket in lane.buckets:
             lane.buckets.remove(bucket)
             row = bucket.row(drained=True)
@@ -401,6 +409,8 @@ class Shard:
             self.drop_later(row, now)
 
     def drop_later(self, drained: Bucket, now: int) -> None:
+        if self.config.archive != "none":
+            return  # the retention job drops it, when it is archived
         age = 0 if self.clock_suspect else max(0, now + self.offset - drained.last_at)
         self._drops.add(drained, age, now)
 

@@ -9,7 +9,7 @@ are read again when their turn comes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 from pushlane_dispatcher.core.bounds import Bounds
@@ -65,8 +65,9 @@ class Window:
         """Wall clock: the schedule index was read up to here."""
         self.scheduling = False
         self.purging = False
-        """A purge is being written: nothing comes in until it is durable. Else a message could
-        go out before an earlier one of its key that a crash brings back."""
+        """A purge, or the end of what is past retention, is being written: nothing comes in until
+        it is durable. Else a message could go out before an earlier one of its key that a crash
+        brings back."""
         self._expiring = False
         self.next_expiry: int | None = None
         """Wall clock: no ready message expires before."""
@@ -406,9 +407,9 @@ class Window:
         """A message waits for its `not_before`."""
         heappush(self._delayed, (entry.not_before, entry.seq, entry.lane.number, entry))
 
-    def no_longer_delayed(self, entry: Entry) -> None:
-        """It ends before it is due. That is rare, so the heap is just made anew."""
-        self._delayed = [item for item in self._delayed if item[3] is not entry]
+    def no_longer_delayed(self, entries: Container[Entry]) -> None:
+        """They end before they are due. That is rare, so the heap is just made anew."""
+        self._delayed = [item for item in self._delayed if item[3] not in entries]
         heapify(self._delayed)
 
     def next_due(self) -> int | None:

@@ -24,7 +24,7 @@ QUEUE_REASONS = {
     "overflow": "What happens at the limit: refuse new ones, or make room.",
     "auto_expand": "Whether `max_messages` is doubled when the queue is nearly full.",
     "retention_ms": "How long a message stays when nobody takes it.",
-    "archive": "Where expired messages go. Only `none` in this version.",
+    "archive": "With `parquet`, what has ended waits for the retention job to archive it.",
     "ordering": "The order across producers. Only `best_effort` in this version.",
     "reorder_window_ms": "For strict order. Not in this version.",
     "late_queue": "For strict order. Not in this version.",

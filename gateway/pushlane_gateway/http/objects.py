@@ -26,9 +26,11 @@ from pushlane.wire.limits import MAX_INT
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.node import Message, QueueConfig, QueueRow
+from pushlane_dispatcher.retention import MOST, BucketName
+from pushlane_dispatcher.retention import Dropped as RetentionAnswer
 from pushlane_gateway.session.delivery import message_object
 
-__all__ = ["ConsumerInfo", "Explanation", "Stats"]
+__all__ = ["ConsumerInfo", "Explanation", "RetentionAnswer", "Stats"]
 
 Page = Annotated[int, Meta(ge=1, le=1_000)]
 CloseCode = Annotated[int, Meta(ge=1_000, le=4_999)]
@@ -233,6 +235,15 @@ class RedriveAnswer(msgspec.Struct, omit_defaults=True):
 
     redriven: Count
     next: str | None = None
+
+
+class RetentionBody(Part):
+    """Which buckets to drop of the queue with this id. What is not drained, or whose dedup window
+    is not over, is kept. An empty list only opens the queue: what is past its retention ends.
+    """
+
+    queue_id: Token
+    drop: Annotated[list[BucketName], Meta(max_length=MOST)] = field(default_factory=list)
 
 
 # Tokens

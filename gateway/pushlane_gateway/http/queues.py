@@ -32,6 +32,7 @@ from pushlane_gateway.http.objects import (
     QueuePage,
     RedriveAnswer,
     RedriveBody,
+    RetentionBody,
     config_of,
     queue_object,
 )
@@ -149,6 +150,15 @@ async def redrive(call: Call) -> Response:
     )  # fmt: skip
     done = await _dispatcher(call).redrive(call.tenant, call.queue, wanted, body.after)
     return call.answer(RedriveAnswer(done.count, done.next))
+
+
+async def retention(call: Call) -> Response:
+    """For the retention job: it drops buckets that it has archived. Safe to repeat."""
+    call.tools.check_going()
+    body: RetentionBody = await call.body()
+    dispatcher = _dispatcher(call)
+    done = await dispatcher.drop_buckets(call.tenant, call.queue, body.queue_id, body.drop)
+    return call.answer(done)
 
 
 # Behind the scenes

@@ -61,7 +61,7 @@ export interface QueueBody {
   overflow?: "dead_letter" | "drop_oldest" | "reject";
   autoExpand?: boolean;
   retentionMs?: number;
-  archive?: string;
+  archive?: "none" | "parquet";
   ordering?: "best_effort" | "sequence" | "timestamp";
   reorderWindowMs?: number | null;
   lateQueue?: string | null;
@@ -92,7 +92,7 @@ export interface QueueChanges {
   overflow?: "dead_letter" | "drop_oldest" | "reject" | null;
   autoExpand?: boolean | null;
   retentionMs?: number | null;
-  archive?: string | null;
+  archive?: "none" | "parquet" | null;
   ordering?: "best_effort" | "sequence" | "timestamp" | null;
   reorderWindowMs?: number | null;
   lateQueue?: string | null;
@@ -125,7 +125,7 @@ export interface QueueObject {
   overflow?: "dead_letter" | "drop_oldest" | "reject";
   autoExpand?: boolean;
   retentionMs?: number;
-  archive?: string;
+  archive?: "none" | "parquet";
   ordering?: "best_effort" | "sequence" | "timestamp";
   reorderWindowMs?: number | null;
   lateQueue?: string | null;

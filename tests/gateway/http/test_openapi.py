@@ -25,7 +25,17 @@ DESIGNED = {
     "/v1/queues/{queue}/messages/{id}/explain": {"get"},
     **{
         f"/v1/queues/{{queue}}/{name}": {"post"}
-        for name in ("receive", "ack", "nack", "extend", "purge", "pause", "resume", "redrive")
+        for name in (
+            "receive",
+            "ack",
+            "nack",
+            "extend",
+            "purge",
+            "pause",
+            "resume",
+            "redrive",
+            "retention",
+        )
     },
     **{f"/v1/queues/{{queue}}/{name}": {"get"} for name in ("stats", "consumers", "peek")},
     "/v1/pipe": {"post"},

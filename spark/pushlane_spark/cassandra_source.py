@@ -18,13 +18,18 @@ from pushlane_spark import frames
 from pushlane_spark.errors import JarsMissing, StoreUnreadable
 from pushlane_spark.frames import BUCKET, SHARD, Batches, batched, rows_of
 from pushlane_spark.jars import packages
+from pushlane_spark.usage_frames import DAY, STORED_USAGE, decode_usage
 from pushlane_storage.bucket import CONTROL, Bucket
 from pushlane_storage.cassandra.address import Address
+from pushlane_storage.cassandra.connection import Connection
+from pushlane_storage.cassandra.errors import OpenError
+from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.rows import bucket_of
 from pushlane_storage.url import BadStoreUrl, parse_cassandra, shown
 
 FORMAT = "org.apache.spark.sql.cassandra"
 LANE = [*SHARD, "lane"]
+PAGE_KEYS = 5_000
 _CONNECTION = "spark.cassandra.connection"
 
 
@@ -36,7 +41,8 @@ class CassandraSource:
             address = parse_cassandra(url)
         except BadStoreUrl as error:
             raise StoreUnreadable(str(error)) from None
-        self._options = _options(address)
+        self._address = address
+        self._options = connector_options(address)
         self._check()
 
     def _check(self) -> None:
@@ -80,11 +86,44 @@ class CassandraSource:
         found = buckets.select(SHARD).distinct().join(self._table("seals"), SHARD)
         return found.to(frames.SEALS)
 
+    def usage(self, first_minute: int, last_minute: int, tenant: str | None = None) -> DataFrame:
+        """By partition, of a tenant and a day. Which there are is asked first: tenants whose queues
+        are deleted are known by nothing else."""
+        days = range(max(first_minute, 1) // DAY, last_minute // DAY + 1)
+        asked = (
+            [(tenant, day) for day in days]
+            if tenant is not None
+            else [place for place in self._partitions() if place[1] in days]
+        )
+        keys = self._spark.createDataFrame(asked, "tenant string, day long")
+        stored = keys.join(self._table("usage"), ["tenant", "day"])
+        minutes = F.col("minute").between(first_minute, last_minute)
+        return decode_usage(stored.where(minutes).to(STORED_USAGE))
+
+    def _partitions(self) -> list[tuple[str, int]]:
+        try:
+            connection = Connection.connect(self._address, Limits())
+        except OpenError as error:
+            raise StoreUnreadable(f"{self._url} can't be read: {error}") from error
+        try:
+            return usage_partitions(connection, self._address.keyspace)
+        finally:
+            connection.close()
+
     def _table(self, name: str) -> DataFrame:
         return self._spark.read.format(FORMAT).options(table=name, **self._options).load()
 
 
-def _options(address: Address) -> dict[str, str]:
+def usage_partitions(connection: Connection, keyspace: str) -> list[tuple[str, int]]:
+    """All tenants and days that have usage: only keys are read, page by page."""
+    from cassandra.query import SimpleStatement
+
+    text = f"SELECT DISTINCT tenant, day FROM {keyspace}.usage"
+    found = connection.session.execute(SimpleStatement(text, fetch_size=PAGE_KEYS))
+    return [(row["tenant"], row["day"]) for row in found]
+
+
+def connector_options(address: Address) -> dict[str, str]:
     level = "LOCAL_QUORUM" if address.is_local else "QUORUM"
     options = {
         "keyspace": address.keyspace,

@@ -30,8 +30,13 @@ _SLICED = ("acked", "gone", "voids", "leaving")
 
 def decode(segments: DataFrame, states: DataFrame) -> DataFrame:
     """`DECODED`: what exists of these segments. One of a bucket that has no state is left out."""
+    return place(segments, states).mapInArrow(_decode, DECODED)
+
+
+def place(segments: DataFrame, states: DataFrame) -> DataFrame:
+    """What exists of these segments, each with what the state of its bucket says of it."""
     placed = segments.join(states, BUCKET).where(F.col("first") < F.col("bucket_end"))
-    return placed.withColumns({name: _slice(name) for name in _SLICED}).mapInArrow(_decode, DECODED)
+    return placed.withColumns({name: _slice(name) for name in _SLICED})
 
 
 def _slice(name: str) -> Column:
@@ -53,8 +58,7 @@ def _decode(batches: Batches) -> Batches:
 def _messages(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     place = {name: row[name] for name in BUCKET}
     try:
-        segment = stored_segment(row).unpack_all(bucket_key(row))
-        _agree(segment, row["count"])
+        segment = unpack(row)
     except DamagedSegment as error:
         damage = {"first": row["first"], "count": row["count"], "reason": str(error)}
         yield {**place, "damage": damage}
@@ -66,11 +70,14 @@ def _messages(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**place, "id": make_id(*shard, seq), "seq": seq, **_message(message, end)}
 
 
-def _agree(segment: Segment, count: int) -> None:
-    if len(segment.messages) != count:
+def unpack(row: dict[str, Any]) -> Segment:
+    """The segment of a row of `SEGMENTS`; `DamagedSegment`."""
+    segment = stored_segment(row).unpack_all(bucket_key(row))
+    if len(segment.messages) != row["count"]:
         raise DamagedSegment(
-            f"segment {segment.first}: {len(segment.messages)} of {count} messages"
+            f"segment {segment.first}: {len(segment.messages)} of {row['count']} messages"
         )
+    return segment
 
 
 def _message(message: Message, end: Outcome) -> dict[str, Any]:

@@ -30,3 +30,11 @@ class QueueUnknown(JobError):
 
 class HistoryUnfit(JobError):
     """What should be a recorded history can't be audited."""
+
+
+class RateCardUnfit(JobError):
+    """A rate card that can't be used, or has no prices for a day that is to be billed."""
+
+
+class PeriodUnfit(JobError):
+    """A period of time that no job can be about."""

@@ -39,6 +39,10 @@ class Source(Protocol):
         """`SEALS` of the shards of these buckets."""
         ...
 
+    def usage(self, first_minute: int, last_minute: int, tenant: str | None = None) -> DataFrame:
+        """`USAGE` of these minutes, both included, of all tenants or of one."""
+        ...
+
 
 def open_source(spark: SparkSession, url: str) -> Source:
     """The source that a store URL names; `StoreUnreadable`."""

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pushlane_spark import frames
 from pushlane_spark.errors import StoreUnreadable
 from pushlane_spark.frames import BUCKET, BYTES, LONG, SHARD, Batches, batched, rows_of, struct
+from pushlane_spark.usage_frames import DAY, STORED_USAGE, decode_usage
 from pushlane_storage.bucket import CONTROL
 from pushlane_storage.copy.errors import SourceMissing
 from pushlane_storage.copy.sqlite_source import check_tables, read_only
@@ -63,6 +64,17 @@ _STORED_BUCKETS = struct(
     struct(frames.BUCKET_KEY, first=LONG, closed=LONG, drained=LONG, count=LONG, size=LONG),
     struct(last_at=LONG, checksum=LONG, marks=BYTES, place=LONG),
 )
+_USAGE = "SELECT tenant, queue, minute, node, CAST(counters AS BLOB) AS counters FROM usage"
+_TENANTS = """
+WITH RECURSIVE known (tenant) AS (
+    SELECT min(tenant) FROM usage
+    UNION ALL
+    SELECT (SELECT min(tenant) FROM usage WHERE tenant > known.tenant) FROM known
+    WHERE known.tenant IS NOT NULL
+)
+SELECT tenant FROM known WHERE tenant IS NOT NULL
+"""
+"""All tenants, each by one step in the key of the table, which begins with them."""
 _QUEUES = "SELECT tenant, name AS queue, id AS queue_id, version, deleting, config FROM queue"
 
 
@@ -103,6 +115,21 @@ class SqliteSource:
         text = _SEALS + _among(_queues_of(shards))
         return self._read(text, frames.SEALS).join(F.broadcast(shards), SHARD, "left_semi")
 
+    def usage(self, first_minute: int, last_minute: int, tenant: str | None = None) -> DataFrame:
+        """In parts by time. Tenants are named, so that each part looks its minutes up."""
+        tenants = self._tenants() if tenant is None else [tenant]
+        first, last = max(first_minute, 1), max(last_minute, 1)
+        asked = f"WHERE tenant IN ({_quoted(tenants)}) AND minute BETWEEN {first} AND {last}"
+        parts = min(PARTS, 1 + (last - first) // DAY)
+        reader = self._reader(f"{_USAGE} {asked}", STORED_USAGE).options(
+            partitionColumn="minute", lowerBound=first, upperBound=last + 1, numPartitions=parts
+        )
+        return decode_usage(reader.load().to(STORED_USAGE))
+
+    def _tenants(self) -> list[str]:
+        with closing(read_only(self._database)) as connection:
+            return [tenant for (tenant,) in connection.execute(_TENANTS)]
+
     def _of(self, text: str, columns: StructType, keys: DataFrame) -> DataFrame:
         """The rows of some buckets. Queues and times are for SQLite to look up, the rest is
         sorted out here."""
@@ -117,14 +144,7 @@ class SqliteSource:
         return stored.join(F.broadcast(keys), BUCKET, "left_semi")
 
     def _read(self, text: str, columns: StructType, *, in_parts: bool = False) -> DataFrame:
-        reader = (
-            self._spark.read.format("jdbc")
-            .option("driver", DRIVER)
-            .option("url", f"jdbc:sqlite:{self._database.absolute().as_uri()}?mode=ro")
-            .option("dbtable", f"({text}) AS stored")
-            .option("customSchema", _as_text(columns))
-            .option("fetchsize", FETCH_ROWS)
-        )
+        reader = self._reader(text, columns)
         if in_parts:
             low, high = self._places()
             parts = max(1, min(PARTS, (high - low) // PART_BUCKETS))
@@ -132,6 +152,16 @@ class SqliteSource:
                 partitionColumn="place", lowerBound=low, upperBound=high + 1, numPartitions=parts
             )
         return reader.load().to(columns)
+
+    def _reader(self, text: str, columns: StructType) -> DataFrameReader:
+        return (
+            self._spark.read.format("jdbc")
+            .option("driver", DRIVER)
+            .option("url", f"jdbc:sqlite:{self._database.absolute().as_uri()}?mode=ro")
+            .option("dbtable", f"({text}) AS stored")
+            .option("customSchema", _as_text(columns))
+            .option("fetchsize", FETCH_ROWS)
+        )
 
     def _places(self) -> tuple[int, int]:
         """The first and the last number of a bucket."""
@@ -155,8 +185,11 @@ def _among(queue_ids: Sequence[str] | None) -> str:
     same."""
     if queue_ids is None:
         return ""
-    quoted = ("'" + queue_id.replace("'", "''") + "'" for queue_id in queue_ids)
-    return f" AND shard.queue_id IN ({', '.join(quoted)})"
+    return f" AND shard.queue_id IN ({_quoted(queue_ids)})"
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
 
 
 def _checked(batches: Batches) -> Batches:

@@ -1,0 +1,103 @@
+"""Usage rows as a frame: a row per counter, and what can be made of them.
+
+Rows of several nodes for the same minute add up; of names that begin with `max.` the greatest
+counts. Minute 0 is where shards note how far they have counted, and no usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pushlane_spark.frames import BYTES, INT, LONG, TEXT, Batches, struct
+from pushlane_storage.histogram import bounds_of
+from pushlane_storage.interface import StoreDamaged
+
+STORED_USAGE = struct(tenant=TEXT, queue=TEXT, minute=LONG, node=TEXT, counters=BYTES)
+USAGE = struct(tenant=TEXT, queue=TEXT, minute=LONG, node=TEXT, name=TEXT, value=LONG)
+SHARD_USAGE = struct(tenant=TEXT, queue=TEXT, queue_id=TEXT, shard=INT, name=TEXT, value=LONG)
+
+HOUR, DAY = 60, 24 * 60
+"""Windows, in minutes."""
+MAX = "max."
+BILLING = "billing"
+"""The node whose rows are results of ours."""
+
+_counters = msgspec.msgpack.Decoder(tuple[int, dict[str, int]])
+
+
+def decode_usage(stored: DataFrame) -> DataFrame:
+    """`USAGE` of `STORED_USAGE`, without minute 0 and without what billing wrote."""
+    counted = (F.col("minute") > 0) & (F.col("node") != BILLING)
+    return stored.where(counted).mapInArrow(_decode, USAGE)
+
+
+def _decode(batches: Batches) -> Batches:
+    schema = to_arrow_schema(USAGE)
+    for batch in batches:
+        found = [counter for row in batch.to_pylist() for counter in _read(row)]
+        columns = [list(column) for column in zip(*found, strict=True)] or [[] for _ in schema]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)],
+            schema=schema,
+        )
+
+
+def _read(row: dict[str, Any]) -> Iterator[tuple[str, str, int, str, str, int]]:
+    place = row["tenant"], row["queue"], row["minute"], row["node"]
+    try:
+        _, counters = _counters.decode(row["counters"])
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the usage row {place} can't be read: {error}") from error
+    for name, value in counters.items():
+        yield *place, name, value
+
+
+def sum_up(usage: DataFrame, minutes: int) -> DataFrame:
+    """Per tenant, queue and window: `window` (the first minute of it), `name`, `value`."""
+    window = (F.col("minute") - F.col("minute") % minutes).alias("window")
+    return add(usage, ["tenant", "queue", window, "name"])
+
+
+def add(usage: DataFrame, keys: Sequence[str | Column]) -> DataFrame:
+    """`value` of all rows that have the same keys, among which must be `name`."""
+    both = usage.groupBy(*keys).agg(F.sum("value").alias("sum"), F.max("value").alias("max"))
+    value = F.when(F.col("name").startswith(MAX), F.col("max")).otherwise(F.col("sum"))
+    return both.withColumn("value", value).drop("sum", "max")
+
+
+def of_shards(usage: DataFrame) -> DataFrame:
+    """`SHARD_USAGE`: what each shard counted itself; its node is `QUEUE_ID/SHARD`."""
+    exact = usage.where(F.col("node").rlike("^[^/]+/[0-9]+$"))
+    parts = F.split("node", "/")
+    placed = exact.withColumns({"queue_id": parts[0], "shard": parts[1].cast("int")})
+    return add(placed, ["tenant", "queue", "queue_id", "shard", "name"]).to(SHARD_USAGE)
+
+
+def bins_of(counters: Mapping[str, int], histogram: str) -> dict[int, int]:
+    """The bins of one histogram among counters: `publish_ms.12` is bin 12 of `publish_ms`."""
+    start = histogram + "."
+    return {
+        int(name.removeprefix(start)): value
+        for name, value in counters.items()
+        if name.startswith(start) and value > 0
+    }
+
+
+def percentile(bins: Mapping[int, int], share: float) -> float | None:
+    """Milliseconds that this share of all stayed below; between the bounds of a bin it is taken
+    to be spread evenly. None when nothing was counted."""
+    assert 0 <= share <= 1
+    left = share * sum(bins.values())
+    for number in sorted(bins):
+        low, high = bounds_of(number)
+        if left <= bins[number]:
+            return low + (high - low) * left / bins[number]
+        left -= bins[number]
+    return float(bounds_of(max(bins))[1]) if bins else None

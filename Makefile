@@ -20,7 +20,7 @@ define install-services
 @tools/install-debian redis-server redis-server
 endef
 
-.PHONY: help setup serve demo test check fmt bench bench-core bench-gateway bench-replicated bench-js sim powerloss faults crash outages soak services lock clean
+.PHONY: help setup serve demo test check fmt bench bench-core bench-gateway bench-replicated bench-js bench-spark sim powerloss faults crash outages soak services lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -105,7 +105,7 @@ fmt: setup $(JS_READY) ## format and mend what can be mended
 	.venv/bin/ruff check --fix .
 	cd sdk_js && npm run --silent format
 
-bench: bench-core bench-gateway bench-replicated bench-js ## run all benchmarks
+bench: bench-core bench-gateway bench-replicated bench-js bench-spark ## run all benchmarks
 
 bench-core: setup ## benchmark the dispatcher's core and the embedded store
 	$(PY) -m bench.core
@@ -122,6 +122,10 @@ bench-replicated: setup ## benchmark the server on Cassandra and Redis; QUICK=1,
 
 bench-js: setup $(JS_BUILT) ## benchmark the JavaScript SDK beside raw frames and nats.js
 	$(PY) -m bench.javascript
+
+bench-spark: setup ## benchmark the Spark jobs on 5,000,000 messages; QUICK=1, ONLY="read audit"
+	$(install-services)
+	$(PY) -m bench.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 sim: setup ## simulate; SEED=n replays one run, STORE=sqlite or cassandra runs on that only
 	$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))

@@ -5,38 +5,56 @@ A segment that is not what was written is left out and reported, as the dispatch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from pushlane_spark import frames
-from pushlane_spark.frames import BUCKET, Batches, batched, rows_of
-from pushlane_spark.outcomes import Outcome, outcomes
+from pushlane_spark.columns import Part, batch_of
+from pushlane_spark.frames import BUCKET, Batches, rows_of
+from pushlane_spark.outcomes import outcomes
 from pushlane_spark.states import bucket_key, stored_segment
-from pushlane_storage.message import Dead, Message, size_of
-from pushlane_storage.message_id import make_id
 from pushlane_storage.segment import DamagedSegment, Segment
 
 _DAMAGE = frames.struct(first=frames.LONG, count=frames.LONG, reason=frames.TEXT)
 DECODED = frames.struct(frames.MESSAGES, damage=_DAMAGE)
 """A row is a message, or a damaged segment: then `damage` is there."""
-BATCH = 1_000
-LAST_MS = 253_402_300_799_999
-"""The end of the year 9999: what lies behind it is no time that Python or Spark can show."""
+BATCH = 4_000
+BATCH_BYTES = 8 << 20
+"""Messages go back to Spark when there are so many, or so many bytes, and a segment ends."""
 _SLICED = ("acked", "gone", "voids", "leaving")
 
 
-def decode(segments: DataFrame, states: DataFrame) -> DataFrame:
-    """`DECODED`: what exists of these segments. One of a bucket that has no state is left out."""
-    return place(segments, states).mapInArrow(_decode, DECODED)
+def decode(
+    segments: DataFrame, states: DataFrame, columns: Sequence[str] | None = None
+) -> DataFrame:
+    """`DECODED`: what exists of these segments. One of a bucket that has no state is left out.
+
+    `columns` of `MESSAGES`, when not all are needed: the others are not made. `BUCKET` and `damage`
+    are always there.
+    """
+    frame = _only(columns)
+    return place(segments, states).mapInArrow(partial(_decode, frame=frame), frame)
 
 
 def place(segments: DataFrame, states: DataFrame) -> DataFrame:
     """What exists of these segments, each with what the state of its bucket says of it."""
     placed = segments.join(states, BUCKET).where(F.col("first") < F.col("bucket_end"))
     return placed.withColumns({name: _slice(name) for name in _SLICED})
+
+
+def _only(columns: Sequence[str] | None) -> StructType:
+    if columns is None:
+        return DECODED
+    wanted = {*columns, *BUCKET, "damage"}
+    assert wanted <= set(DECODED.names), f"no columns: {wanted - set(DECODED.names)}"
+    return StructType([field for field in DECODED if field.name in wanted])
 
 
 def _slice(name: str) -> Column:
@@ -47,27 +65,31 @@ def _slice(name: str) -> Column:
     return F.filter(name, lambda found: (found[high] >= F.col("first")) & (found[low] < end))
 
 
-def _decode(batches: Batches) -> Batches:
-    def found() -> Iterator[dict[str, Any]]:
-        for row in rows_of(batches):
-            yield from _messages(row)
+def _decode(batches: Batches, frame: StructType) -> Batches:
+    schema = to_arrow_schema(frame)
+    parts: list[Part] = []
+    count = size = 0
+    for row in rows_of(batches):
+        try:
+            part = _part(row)
+        except DamagedSegment as error:
+            yield _damage(row, error, schema)
+            continue
+        parts.append(part)
+        count += len(part.messages)
+        size += row["size"]
+        if count >= BATCH or size >= BATCH_BYTES:
+            yield batch_of(parts, schema)
+            parts, count, size = [], 0, 0
+    if parts:
+        yield batch_of(parts, schema)
 
-    return batched(found(), DECODED, BATCH)
 
-
-def _messages(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    place = {name: row[name] for name in BUCKET}
-    try:
-        segment = unpack(row)
-    except DamagedSegment as error:
-        damage = {"first": row["first"], "count": row["count"], "reason": str(error)}
-        yield {**place, "damage": damage}
-        return
-    ends = outcomes(row, segment.first, len(segment.messages))
-    shard = row["queue_id"], row["shard"], row["lane"]
-    for seq, (message, end) in enumerate(zip(segment.messages, ends, strict=True), segment.first):
-        if seq < row["bucket_end"]:
-            yield {**place, "id": make_id(*shard, seq), "seq": seq, **_message(message, end)}
+def _part(row: dict[str, Any]) -> Part:
+    segment = unpack(row)
+    messages = segment.messages[: row["bucket_end"] - segment.first]
+    ends = outcomes(row, segment.first, len(messages))
+    return Part(tuple(row[name] for name in BUCKET), segment.first, messages, ends)
 
 
 def unpack(row: dict[str, Any]) -> Segment:
@@ -80,43 +102,7 @@ def unpack(row: dict[str, Any]) -> Segment:
     return segment
 
 
-def _message(message: Message, end: Outcome) -> dict[str, Any]:
-    body, data = _content(message)
-    return {
-        "key": message.key,
-        "headers": None if message.headers is None else list(message.headers.items()),
-        "body": body,
-        "data": data,
-        "published_at": time_of(message.published_at),
-        "not_before": time_of(max(message.not_before, end.not_before) or None),
-        "expires_at": time_of(message.expires_at or None),
-        "event_at": time_of(message.event_at),
-        "state": end.state,
-        "cause": end.cause,
-        "attempts": end.attempts,
-        "deliveries": end.deliveries,
-        "error": end.error,
-        "dedup": message.dedup,
-        "producer": message.producer,
-        "producer_seq": message.producer_seq if message.producer is not None else None,
-        "size": size_of(message),
-        "dead": None if message.dead is None else _dead(message.dead),
-    }
-
-
-def _content(message: Message) -> tuple[str | None, bytes | None]:
-    """Text or bytes. Gateways take no text that is none; what got past them is bytes."""
-    try:
-        return (None, message.body) if message.is_data else (message.body.decode(), None)
-    except UnicodeDecodeError:
-        return None, message.body
-
-
-def _dead(dead: Dead) -> dict[str, Any]:
-    found = {name: getattr(dead, name) for name in dead.__struct_fields__}
-    return {**found, "dead_at": time_of(dead.dead_at)}
-
-
-def time_of(ms: int | None) -> int | None:
-    """Microseconds, as Arrow has them."""
-    return None if ms is None or not 0 <= ms <= LAST_MS else ms * 1_000
+def _damage(row: dict[str, Any], error: DamagedSegment, schema: pa.Schema) -> pa.RecordBatch:
+    place = {name: row[name] for name in BUCKET}
+    damage = {"first": row["first"], "count": row["count"], "reason": str(error)}
+    return pa.RecordBatch.from_pylist([{**place, "damage": damage}], schema=schema)

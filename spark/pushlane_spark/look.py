@@ -12,11 +12,10 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pushlane_spark import frames
 from pushlane_spark.decoding import decode
 from pushlane_spark.frames import BUCKET
 from pushlane_spark.source import Source
-from pushlane_spark.states import read_states
+from pushlane_spark.states import at_hand, read_states
 
 
 class Look:
@@ -27,8 +26,8 @@ class Look:
 
     @cached_property
     def states(self) -> DataFrame:
-        """`STATES`."""
-        return read_states(self.source, self.buckets)
+        """`STATES`, read once as well."""
+        return at_hand(read_states(self.source, self.buckets).localCheckpoint())
 
     @cached_property
     def decoded(self) -> DataFrame:
@@ -40,9 +39,12 @@ class Look:
         """`MESSAGES`: all that exist, whatever became of them."""
         return _whole(self.decoded)
 
-    def messages_of(self, buckets: DataFrame) -> DataFrame:
-        """`MESSAGES` of some of the buckets of this look: the others are not read."""
-        return _whole(decode(self.source.segments(buckets), self.states))
+    def messages_of(self, buckets: DataFrame, columns: Sequence[str] | None = None) -> DataFrame:
+        """`MESSAGES` of some of the buckets of this look: the others are not read.
+
+        `columns`: these only, and `BUCKET`. It is cheaper than to leave them out later.
+        """
+        return _whole(decode(self.source.segments(buckets), self.states, columns))
 
     @property
     def damages(self) -> DataFrame:
@@ -52,4 +54,4 @@ class Look:
 
 
 def _whole(decoded: DataFrame) -> DataFrame:
-    return decoded.where(F.col("damage").isNull()).select(frames.MESSAGES.names)
+    return decoded.where(F.col("damage").isNull()).drop("damage")

@@ -30,6 +30,8 @@ from pushlane_storage.stored_segment import StoredSegment
 _HEADS = frames.struct(frames.BUCKET_KEY, first=frames.LONG, count=frames.LONG)
 _BATCH = 64
 """States that go back to Spark together: one may have thousands of ranges."""
+MOST_AT_HAND = 1_000_000
+"""Buckets and their ranges that every machine gets a copy of: some ten megabytes."""
 _KIND = "bucket", "seal", "settlement", "head"
 
 
@@ -40,6 +42,15 @@ def read_states(source: Source, buckets: DataFrame) -> DataFrame:
     parts = [buckets, source.seals(buckets), source.settlements(buckets), heads]
     rows = _together(parts).repartition(*SHARD).sortWithinPartitions(*SHARD)
     return rows.mapInArrow(_fold, frames.STATES)
+
+
+def at_hand(states: DataFrame) -> DataFrame:
+    """States that were read, marked to be sent to wherever segments are, as long as they are small:
+    else segments, with all their bodies, would go to where the states are."""
+    lists = [F.coalesce(F.size(name), F.lit(0)) for name in ("acked", "gone", "voids", "leaving")]
+    found = states.select(F.sum(sum(lists, F.lit(1))).alias("entries")).first()
+    assert found is not None
+    return F.broadcast(states) if (found.entries or 0) <= MOST_AT_HAND else states
 
 
 def _together(parts: Iterable[DataFrame]) -> DataFrame:

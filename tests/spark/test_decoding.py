@@ -11,7 +11,7 @@ import trio
 from pyspark.sql import Row, SparkSession
 
 from pushlane_spark import frames
-from pushlane_spark.decoding import LAST_MS, time_of
+from pushlane_spark.columns import LAST_MS, time_of
 from pushlane_spark.look import Look
 from pushlane_spark.source import open_source
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey

@@ -110,6 +110,11 @@ class Model:
         return self.random.random() < chance
 
     def run(self, steps: int) -> list[Event]:
+        self.work(steps)
+        self.finish()
+        return self.history
+
+    def work(self, steps: int) -> None:
         actions = [self.publish, self.serve_publish, self.serve_publish, self.answer, self.answer]
         actions += [self.grant, self.grant, self.start, self.settle, self.settle, self.transfer]
         actions += [self.serve_settle, self.serve_settle, self.verdict, self.verdict, self.grant]
@@ -119,8 +124,6 @@ class Model:
         for _ in range(steps):
             self.now += self.random.randrange(20)
             self.random.choice(rare if self.maybe(0.2) else actions)()
-        self.finish()
-        return self.history
 
     # Publishing
 

@@ -78,7 +78,9 @@ def _passages(events: DataFrame) -> DataFrame:
 
 
 def _pairs(found: DataFrame) -> list[tuple[str, str, str]]:
-    whole = found.where(F.col("other").isNotNull() & (F.col("other") != F.col("queue"))).distinct()
+    # No dead letters is an empty name, and no queue's.
+    there = F.col("other").isNotNull() & (F.col("other") != HOME)
+    whole = found.where(there & (F.col("other") != F.col("queue"))).distinct()
     return [(row.history, row.queue, row.other) for row in whole.collect()]
 
 

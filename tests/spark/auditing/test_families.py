@@ -96,6 +96,11 @@ def test_one_family_is_not_cut(spark: SparkSession) -> None:
     }
 
 
+def test_queues_without_dead_letters_are_not_kin(spark: SparkSession) -> None:
+    nowhere = [QueueSet(0, "a", dead_letter=""), QueueSet(0, "b", dead_letter="")]
+    assert {"a", "b"} <= cut_all(spark, one=[Begin(0), *nowhere, *A, *B])["one"].keys()
+
+
 def test_there_may_be_too_many(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(families, "MOST_QUEUES", 1)
     with pytest.raises(HistoryUnfit, match="more than 1 queues"):

@@ -1,0 +1,105 @@
+"""Stores to measure with, written as an owner would write them, but without a dispatcher.
+
+Queues of several tenants, a week of buckets, thousands of keys of which some are hot. Nearly all
+buckets are closed and drained; the newest of each shard are open, half acked.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+
+import trio
+
+from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.interface import Store
+from pushlane_storage.message import Message, size_of
+from pushlane_storage.queue import QueueConfig
+from pushlane_storage.segment import Segment
+from pushlane_storage.seq import make_seq
+from pushlane_storage.settlement import Gone, Settlement
+from pushlane_storage.slot import slot_of
+from pushlane_storage.url import open_store
+from pushlane_storage.wall import wall_clock
+
+QUEUES = (("acme", "orders"), ("acme", "mail"), ("globex", "orders"), ("initech", "jobs"))
+CONFIG = QueueConfig(archive="parquet", max_messages=100_000_000)
+KEYS = 5_000
+SEGMENT = 250
+"""Messages of a flush: what a busy server stores together."""
+BUCKET = 20_000
+OPEN = 2
+"""Buckets of each queue that are not closed."""
+LANE = 4
+WEEK_MS = 7 * 24 * 3_600_000
+BODY_BYTES = 200
+
+
+async def fill(url: str, messages: int) -> int:
+    """How many there are in the end: whole buckets."""
+    store = await open_store(url)
+    try:
+        each = max(OPEN + 1, messages // BUCKET // len(QUEUES))
+        async with trio.open_nursery() as nursery:
+            for number, (tenant, name) in enumerate(QUEUES):
+                row = await store.create_queue(tenant, name, CONFIG)
+                shard = ShardKey(row.id, 0)
+                nursery.start_soon(_Shard(store, shard, Random(number)).fill, each)
+        return each * BUCKET * len(QUEUES)
+    finally:
+        with trio.CancelScope(shield=True):
+            await store.close()
+
+
+class _Shard:
+    def __init__(self, store: Store, shard: ShardKey, random: Random) -> None:
+        self._store = store
+        self._shard = shard
+        self._random = random
+        self._epoch = self._flushes = 0
+
+    async def fill(self, buckets: int) -> None:
+        self._epoch = await self._store.claim(slot_of(self._shard), "bench")
+        end = wall_clock() - 3_600_000
+        for number in range(buckets):
+            start = end - WEEK_MS + number * WEEK_MS // buckets
+            await self._bucket(number, start, WEEK_MS // buckets, number < buckets - OPEN)
+
+    async def _bucket(self, number: int, start: int, length: int, is_closed: bool) -> None:
+        key = BucketKey(LANE, self._epoch, start)
+        first = make_seq(self._epoch, number * BUCKET)
+        opens: Bucket | None = Bucket(key, first)
+        size = 0
+        for offset in range(0, BUCKET, SEGMENT):
+            found = self._messages(start, offset, length)
+            size += sum(map(size_of, found))
+            await self._store.append(self._shard, Segment(key, first + offset, found), opens)
+            opens = None
+        await self._settle(key, first, BUCKET if is_closed else BUCKET // 2)
+        if is_closed:
+            closed = Bucket(key, first, True, True, BUCKET, size, start + length - 1)
+            await self._store.mark_bucket(self._shard, closed)
+
+    def _messages(self, start: int, offset: int, length: int) -> list[Message]:
+        return [
+            self._message(start + n * length // BUCKET) for n in range(offset, offset + SEGMENT)
+        ]
+
+    def _message(self, at: int) -> Message:
+        # Squared: some keys are much busier than others.
+        number = int(KEYS * self._random.random() ** 2)
+        body = b'{"number":%d,"text":"' % number
+        return Message(body.ljust(BODY_BYTES - 2, b"x") + b'"}', at, key=f"key-{number}")
+
+    async def _settle(self, key: BucketKey, first: int, count: int) -> None:
+        """All acked, but for one in a thousand that is dead."""
+        dead = range(first, first + count, 1_000)
+        acked = [(seq + 1, min(seq + 999, first + count - 1)) for seq in dead]
+        gone = [Gone("dead:max_attempts", seq, seq) for seq in dead]
+        row = Settlement(key, self._epoch, self._flushes, [key], acked=acked, gone=gone)
+        await self._store.settle(self._shard, [row])
+        self._flushes += 1
+
+
+def fill_now(url: str, messages: int) -> int:
+    return trio.run(partial(fill, url, messages))

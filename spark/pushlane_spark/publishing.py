@@ -23,13 +23,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from pushlane.asyncio import Token
-from pushlane_spark.errors import FrameUnfit, PublishFailed, WindowTooShort
+from pushlane_spark.errors import FrameUnfit, PublishFailed
 from pushlane_spark.frames import BYTES, Batches, batched, rows_of, struct
 from pushlane_spark.messages import numbered, shaped
-from pushlane_spark.sending import BATCH, Refusal, Tally, Target, dedup_window_ms, send, target
+from pushlane_spark.sending import (
+    BATCH,
+    LEAST_WINDOW_MS,
+    Refusal,
+    Tally,
+    Target,
+    check_window,
+    send,
+    target,
+)
 
-LEAST_WINDOW_MS = 60_000
-"""A shorter dedup window is refused: Spark may need so long to run a task again."""
 MARGIN_MS = 5_000
 """Clocks of machines differ."""
 RUN_BYTES = 128
@@ -99,12 +106,7 @@ def publish(
     to = target(queue, url, token, batch, None if rate is None else rate / parts)
     run = _run_name(run) if dedup else None
     rows = shaped(df, order_by=order, parts=parts)
-    window = dedup_window_ms(to)
-    if run is not None and window is not None and window < least_window_ms:
-        raise WindowTooShort(
-            f"queue {queue} remembers dedup ids for {window} ms, and at least {least_window_ms} are"
-            " needed: raise its dedup_window_ms"
-        )
+    window = check_window(to, 0 if run is None else least_window_ms)
     until = None if run is None or window is None else time.time() + (window - MARGIN_MS) / 1000
     tally = _published(rows, _Plan(to, run, until))
     counts = tally.stored + tally.duplicates + sum(tally.refused.values())

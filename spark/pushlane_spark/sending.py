@@ -18,7 +18,7 @@ import msgspec
 from pushlane import Client, Item, Published, PushlaneError, Settings, connect
 from pushlane.asyncio import Token
 from pushlane.core.url import DEFAULT_URL, VARIABLE
-from pushlane_spark.errors import PublishFailed
+from pushlane_spark.errors import PublishFailed, WindowTooShort
 
 BATCH = 500
 MOST_BATCH = 1_000
@@ -29,6 +29,8 @@ PATIENCE_MS = 600_000
 """How long a server may be away, or throttle, before a job gives up: a person is not waiting."""
 LOOK_MS = 10_000
 """The same before anything has begun."""
+LEAST_WINDOW_MS = 60_000
+"""A shorter dedup window is refused: it may take so long until something is sent again."""
 BEATS = 10
 """Batches in a second, where there is a rate."""
 EXAMPLES = 10
@@ -99,6 +101,17 @@ def target(
 def send(target: Target, messages: Iterator[Outgoing], tell: Tell | None = None) -> Tally:
     """Store messages in their order; `PublishFailed` at the first that can't be stored now."""
     return run(_send(target, messages, tell))
+
+
+def check_window(target: Target, least_ms: int) -> int | None:
+    """`dedup_window_ms`; `WindowTooShort` unless ids are remembered for so long."""
+    found = dedup_window_ms(target)
+    if found is not None and found < least_ms:
+        raise WindowTooShort(
+            f"queue {target.queue} remembers dedup ids for {found} ms, and at least {least_ms} are"
+            " needed: raise its dedup_window_ms"
+        )
+    return found
 
 
 def dedup_window_ms(target: Target) -> int | None:

@@ -38,3 +38,23 @@ class RateCardUnfit(JobError):
 
 class PeriodUnfit(JobError):
     """A period of time that no job can be about."""
+
+
+class FrameUnfit(JobError):
+    """The columns of a DataFrame that can't be published as messages."""
+
+
+class PublishFailed(JobError):
+    """What a job should publish could not be stored, or only in part. `code` is the server's."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class WindowTooShort(JobError):
+    """The queue forgets dedup ids before a job could repeat them."""
+
+
+class BookmarkUnfit(JobError):
+    """The bookmark is none, or one of another replay."""

@@ -50,7 +50,7 @@ def spark_jars() -> list[Path]:
 def _folder() -> Path:
     named = os.environ.get("PUSHLANE_JARS")
     if named:
-        return Path(named)
+        return Path(named).absolute()  # Maven runs where the pom is
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pushlane")
 
 

@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = open_session("tests", master="local[1]", settings=SETTINGS)
+    session = open_session("tests", master="local[1, 2]", settings=SETTINGS)
     yield session
     session.stop()
 

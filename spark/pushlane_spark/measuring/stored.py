@@ -29,9 +29,6 @@ TOP_KEYS = 10
 """Keys of a queue that are named."""
 KEYS_AT_ONCE = 100_000
 """Tallies that one task holds before it gives them to Spark."""
-BROADCAST_BUCKETS = 10_000
-"""Of so many buckets the states go to every worker; those of more are joined by a shuffle, which
-moves every body once."""
 KEY, STATE, SIZE, DAMAGED = "key", "state", "size", "damaged"
 _PLACE = struct(queue_id=TEXT)
 _COUNTS = struct(kind=TEXT, name=TEXT, count=LONG, bytes=LONG)
@@ -82,9 +79,7 @@ def tally_store(look: Look, period: Minutes) -> DataFrame:
     """`TALLIES` of the messages of a look."""
     newest = F.col("last_at") >= 60_000 * period.first
     buckets = look.buckets.where(~F.col("closed") | newest)
-    few = look.buckets.count() <= BROADCAST_BUCKETS
-    states = F.broadcast(look.states) if few else look.states
-    segments = place(look.source.segments(buckets), states)
+    segments = place(look.source.segments(buckets), look.states)
     return segments.mapInArrow(partial(_tally_all, period=period), TALLIES)
 
 

@@ -71,7 +71,7 @@ def look_at(
     look = Look(source, [row.queue_id for row in queues.collect()])
     found = [name_queues(tally_store(look, period), queues)]
     if archive is not None:
-        found.append(tally_archive(spark, archive, look, period, tenant))
+        found.append(tally_archive(spark, archive, look.buckets, period, tenant))
     return sum_up(reduce(DataFrame.unionByName, found))
 
 
@@ -80,20 +80,20 @@ def tally_store(look: Look, period: Minutes) -> DataFrame:
     newest = F.col("last_at") >= 60_000 * period.first
     buckets = look.buckets.where(~F.col("closed") | newest)
     segments = place(look.source.segments(buckets), look.states)
-    return segments.mapInArrow(partial(_tally_all, period=period), TALLIES)
+    return segments.mapInArrow(partial(tally_all, period=period), TALLIES)
 
 
 def tally_archive(
-    spark: SparkSession, path: str, look: Look, period: Minutes, tenant: str | None
+    spark: SparkSession, path: str, stored: DataFrame, period: Minutes, tenant: str | None
 ) -> DataFrame:
-    """`NAMED` of what is in the archive only. Bodies are not read."""
+    """`NAMED` of buckets that are not stored any more. Bodies are not read."""
     first, last = (datetime.fromtimestamp(60 * at, UTC) for at in (period.first, period.end))
     days = F.col("day").between(f"{first:%Y-%m-%d}", f"{last:%Y-%m-%d}")
     kept = read_archive(spark, path).where(
         days if tenant is None else days & (F.col("tenant") == tenant)
     )
     within = (F.col("published_at") >= F.lit(first)) & (F.col("published_at") < F.lit(last))
-    there = F.broadcast(look.buckets.select(BUCKET))
+    there = F.broadcast(stored.select(BUCKET))
     rows = kept.where(within).join(there, BUCKET, "left_anti")
     size = F.udf(_size_bin, "string")
     named = {
@@ -187,7 +187,7 @@ class Tally:
             yield dict(zip(TALLIES.names, (*key, *value), strict=True))
 
 
-def _tally_all(batches: Batches, period: Minutes) -> Batches:
+def tally_all(batches: Batches, period: Minutes) -> Batches:
     def found() -> Iterator[dict[str, Any]]:
         tally = Tally(period)
         for row in rows_of(batches):

@@ -1,5 +1,7 @@
 """Retention: what nobody took for too long ends, but for what somebody holds."""
 
+from typing import Any
+
 import msgspec
 
 from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, Bounds
@@ -18,7 +20,7 @@ def make_rig(**bounds: int) -> Rig:
     return Rig(config, Bounds(**{"bucket_messages": 1, "drained_buckets": 100, **bounds}))
 
 
-def fill(rig: Rig, *bodies: str, **fields: object) -> list[int]:
+def fill(rig: Rig, *bodies: str, **fields: Any) -> list[int]:
     return [rig.publish(body, **fields).seqs[0] for body in bodies]
 
 

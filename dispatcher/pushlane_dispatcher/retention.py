@@ -64,7 +64,7 @@ async def drop_buckets(
         for name in wanted:
             reason = _reason(there.get(name.key), queue, wall)
             if reason is not None:
-                found.kept.append(KeptBucket(**msgspec.structs.asdict(name), reason=reason))
+                found.kept.append(KeptBucket(name.shard, *name.key, reason))
                 continue
             await store.drop_bucket(shard, name.key)
             found.dropped.append(name)

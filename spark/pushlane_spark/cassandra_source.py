@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from pushlane_spark import frames
 from pushlane_spark.errors import JarsMissing, StoreUnreadable
-from pushlane_spark.frames import BUCKET, SHARD, Batches, batched, rows_of
+from pushlane_spark.frames import BUCKET, SHARD, Batches, batched, bucket_numbers, rows_of
 from pushlane_spark.jars import packages
 from pushlane_spark.usage_frames import DAY, STORED_USAGE, decode_usage
 from pushlane_storage.bucket import CONTROL, Bucket
@@ -161,5 +161,4 @@ def _bucket(row: dict[str, Any]) -> Bucket | None:
 
 def _row(row: dict[str, Any], bucket: Bucket) -> dict[str, Any]:
     place = {name: row[name] for name in SHARD} | bucket.key._asdict()
-    names = ("first", "closed", "drained", "count", "size", "last_at")
-    return {**place, **{name: getattr(bucket, name) for name in names}}
+    return {**place, **bucket_numbers(bucket)}

@@ -28,6 +28,14 @@ class QueueUnknown(JobError):
     """There is no such queue in the store, nor in the archive."""
 
 
+class ArchiveUnfit(JobError):
+    """An archive that can't be written, or is not what was written."""
+
+
+class ServerRefused(JobError):
+    """A server did not do what a job asked of it."""
+
+
 class HistoryUnfit(JobError):
     """What should be a recorded history can't be audited."""
 

@@ -24,6 +24,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pushlane_storage.bucket import Bucket
+
 TEXT, BYTES, FLAG = StringType(), BinaryType(), BooleanType()
 INT, LONG, TIME = IntegerType(), LongType(), TimestampType()
 
@@ -41,7 +43,8 @@ BUCKET = BUCKET_KEY.names
 
 QUEUES = struct(tenant=TEXT, queue=TEXT, queue_id=TEXT, version=LONG, deleting=FLAG, config=TEXT)
 BUCKETS = struct(
-    BUCKET_KEY, first=LONG, closed=FLAG, drained=FLAG, count=LONG, size=LONG, last_at=LONG
+    struct(BUCKET_KEY, first=LONG, closed=FLAG, drained=FLAG, count=LONG, size=LONG, last_at=LONG),
+    struct(ids=LONG, transfers=LONG, numbered=FLAG),
 )
 _NUMBERS = struct(first=LONG, count=LONG, size=LONG, last_at=LONG, format=LONG)
 SEGMENTS = struct(BUCKET_KEY, _NUMBERS, struct(checksum=LONG, head=LONG, marks=BYTES, body=BYTES))
@@ -77,6 +80,14 @@ MESSAGES = struct(
 DAMAGES = struct(BUCKET_KEY, first=LONG, count=LONG, reason=TEXT)
 
 Batches = Iterable[pa.RecordBatch]
+
+
+def bucket_numbers(bucket: Bucket) -> dict[str, Any]:
+    """What `BUCKETS` says of a bucket besides its place."""
+    names = ("first", "closed", "drained", "count", "size", "last_at")
+    marks = bucket.marks
+    about = {"ids": marks.ids, "transfers": marks.transfers, "numbered": marks.producers != {}}
+    return {**{name: getattr(bucket, name) for name in names}, **about}
 
 
 def batched(rows: Iterable[dict[str, Any]], frame: StructType, most: int) -> Batches:

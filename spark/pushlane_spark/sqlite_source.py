@@ -17,7 +17,17 @@ from pyspark.sql.types import StructType
 
 from pushlane_spark import frames
 from pushlane_spark.errors import StoreUnreadable
-from pushlane_spark.frames import BUCKET, BYTES, LONG, SHARD, Batches, batched, rows_of, struct
+from pushlane_spark.frames import (
+    BUCKET,
+    BYTES,
+    LONG,
+    SHARD,
+    Batches,
+    batched,
+    bucket_numbers,
+    rows_of,
+    struct,
+)
 from pushlane_spark.usage_frames import DAY, STORED_USAGE, decode_usage
 from pushlane_storage.bucket import CONTROL
 from pushlane_storage.copy.errors import SourceMissing
@@ -138,15 +148,18 @@ class SqliteSource:
         low, high = found
         if low is None:
             return self._spark.createDataFrame([], columns)
-        text += f"{_among(_queues_of(keys))} AND bucket.start BETWEEN {low} AND {high}"
+        asked = f"{_among(_queues_of(keys))} AND bucket.start BETWEEN {low} AND {high}"
         columns = struct(columns, place=LONG)
-        stored = self._read(text, columns, in_parts=True).drop("place")
+        stored = self._read(text + asked, columns, in_parts=True, asked=asked).drop("place")
         return stored.join(F.broadcast(keys), BUCKET, "left_semi")
 
-    def _read(self, text: str, columns: StructType, *, in_parts: bool = False) -> DataFrame:
+    def _read(
+        self, text: str, columns: StructType, *, in_parts: bool = False, asked: str = ""
+    ) -> DataFrame:
+        """`asked` bounds the parts to the buckets that are asked for."""
         reader = self._reader(text, columns)
         if in_parts:
-            low, high = self._places()
+            low, high = self._places(asked)
             parts = max(1, min(PARTS, (high - low) // PART_BUCKETS))
             reader = reader.options(
                 partitionColumn="place", lowerBound=low, upperBound=high + 1, numPartitions=parts
@@ -163,11 +176,12 @@ class SqliteSource:
             .option("fetchsize", FETCH_ROWS)
         )
 
-    def _places(self) -> tuple[int, int]:
+    def _places(self, asked: str) -> tuple[int, int]:
         """The first and the last number of a bucket."""
         with closing(read_only(self._database)) as connection:
             [found] = connection.execute(
-                "SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM bucket"
+                "SELECT coalesce(min(bucket.id), 0), coalesce(max(bucket.id), 0)"
+                f" FROM bucket {_IN_PLACE} WHERE 1{asked}"
             )
         return found[0], found[1]
 
@@ -201,5 +215,4 @@ def _bucket(row: dict[str, int]) -> dict[str, object]:
     names = "lane, epoch, start, first, closed, drained, count, size, last_at, checksum, marks"
     found = bucket_of(tuple(row[name] for name in names.split(", ")))
     place = {name: row[name] for name in SHARD} | found.key._asdict()
-    kept = ("first", "closed", "drained", "count", "size", "last_at")
-    return {**place, **{name: getattr(found, name) for name in kept}}
+    return {**place, **bucket_numbers(found)}

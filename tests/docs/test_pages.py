@@ -29,6 +29,8 @@ ELSEWHERE = {
     ("docs/embedded-store.md", "console"): "tests/storage/test_store_command.py",
     ("docs/http.md", "http"): "tests/gateway/http/test_page_of_docs.py",
     ("docs/javascript.md", "html"): "sdk_js/test/browser/docs.test.ts",
+    ("docs/jobs.md", "python"): "tests/spark/test_jobs_page.py",
+    ("docs/jobs.md", "sh"): "tests/spark/test_jobs_page.py",
     ("docs/protocol.md", "json"): "tests/wire",
     ("docs/benchmarks.md", "sh"): "tests/bench",
     ("docs/redis.md", "console"): "tests/docs/test_redis.py",

@@ -29,7 +29,7 @@ from pushlane_storage.sqlite.store import SqliteStore
 
 DAY = 24 * 60
 WEEKS = 4
-"""That there were before the period."""
+"""Before the period, of which the same days have usage too."""
 STEP = 15
 """Minutes between two rows of usage in the period, and four times as many before."""
 SEGMENT, BUCKET_SEGMENTS = 200, 20
@@ -67,7 +67,7 @@ class Trouble(NamedTuple):
 
 
 def write_usage(folder: Path, first: int, end: int, seed: int = 8) -> None:
-    """Rows of a period, and of the weeks before it."""
+    """Rows of a period, and of the same days in weeks before it."""
     rows = list(_usage(first, end, random.Random(seed)))
     with closing(sqlite3.connect(folder / "pushlane.db")) as connection:
         connection.executemany(
@@ -82,8 +82,9 @@ Row = tuple[str, str, int, str, bytes]
 
 def _usage(first: int, end: int, seed: random.Random) -> Iterator[Row]:
     trouble = Trouble(range(end - 10 * 60, end - 7 * 60), range(end - 16 * 60, end - 14 * 60))
-    early = range(first - WEEKS * 7 * DAY, first, 4 * STEP)
-    for minutes in (early, range(first, end, STEP)):
+    weeks = [n * 7 * DAY for n in range(WEEKS, 0, -1)]
+    early = [range(first - ago, end - ago, 4 * STEP) for ago in weeks]
+    for minutes in (*early, range(first, end, STEP)):
         for minute in minutes:
             for kind in KINDS:
                 yield from _rows(kind, minute, minutes.step, trouble, seed)

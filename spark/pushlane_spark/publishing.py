@@ -102,7 +102,9 @@ def publish(
     """
     began = time.monotonic()
     order = [order_by] if isinstance(order_by, str) else list(order_by)
-    parts = partitions or df.sparkSession.sparkContext.defaultParallelism
+    parts = df.sparkSession.sparkContext.defaultParallelism if partitions is None else partitions
+    if parts < 1:
+        raise ValueError(f"partitions is {parts}: at least 1")
     to = target(queue, url, token, batch, None if rate is None else rate / parts)
     run = _run_name(run) if dedup else None
     rows = shaped(df, order_by=order, parts=parts)

@@ -43,6 +43,13 @@ def test_the_first_fetches_and_the_others_wait(maven: Path, tmp_path: Path) -> N
     assert (tmp_path / "calls").read_text() == "run\n"
 
 
+def test_a_folder_beside_us(maven: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maven takes relative paths from where its pom is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PUSHLANE_JARS", "here")
+    assert all(jar.is_relative_to(tmp_path / "here") for jar in spark_jars())
+
+
 def test_a_failure_says_what_maven_said(maven: Path, tmp_path: Path) -> None:
     maven.write_text("#!/bin/sh\necho no route; exit 1\n")
     with pytest.raises(JarsMissing, match=r"(?s)Maven can't fetch the jars.*no route"):

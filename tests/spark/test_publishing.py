@@ -166,6 +166,19 @@ def test_a_task_that_dies(spark: SparkSession, url: str, tmp_path: Path) -> None
     assert sorted(body["n"] for body in bodies(url, "dying")) == [n // 2 for n in range(200)]
 
 
+def test_a_task_that_is_repeated_too_late(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    """It can't know what the first one has stored: so it stops."""
+    create(url, "late", dedup_window_ms=5_000)
+    token = dies_half_way(url, "late", tmp_path / "died")
+    rows = spark.range(200)
+    options: dict[str, Any] = {"url": url, "token": token, "rate": 100, "least_window_ms": 0}
+    with pytest.raises(PublishFailed, match="repeated after the queue's dedup_window_ms") as failed:
+        publish(rows, "late", **options)
+    assert failed.value.code == "window_over"
+    numbers = [body["id"] for body in bodies(url, "late")]
+    assert len(numbers) == len(set(numbers)) >= 20
+
+
 @pytest.mark.parametrize(
     ("select", "reason"),
     [
@@ -194,6 +207,7 @@ def test_order_by_what_is_not_there(spark: SparkSession) -> None:
         ({"batch": 0}, "batch is 0: 1 to 1000"),
         ({"batch": 1001}, "batch is 1001"),
         ({"rate": 0}, "rate is 0"),
+        ({"partitions": 0}, "partitions is 0"),
         ({"run": "x" * 129}, "run has 129 bytes: 1 to 128"),
         ({"run": ""}, "run has 0 bytes"),
     ],

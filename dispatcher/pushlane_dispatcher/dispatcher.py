@@ -34,6 +34,7 @@ from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.queues import Name, Queues, store_answers
+from pushlane_dispatcher.recorder import Recorder
 from pushlane_dispatcher.redrive import Redrive, Redriven, redrive
 from pushlane_dispatcher.retention import MOST, BucketName, Dropped, drop_buckets
 from pushlane_dispatcher.settings import Settings
@@ -42,6 +43,7 @@ from pushlane_dispatcher.shards import Shards
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools, make_prefix
 from pushlane_dispatcher.transfers import Send
+from pushlane_dispatcher.usage_report import Report, UsagePoint
 from pushlane_leases.interface import LeaseCache
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import SharedStore, Store, StoreError
@@ -49,6 +51,9 @@ from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig, QueueRow
 
 log = logging.getLogger(__name__)
+
+DAY = 24 * 60
+"""Minutes. Usage is read day by day."""
 
 
 @asynccontextmanager
@@ -73,6 +78,8 @@ async def open_dispatcher(
     async with trio.open_nursery() as nursery:
         dispatcher = Dispatcher(tools, nursery, owner or f"node-{secrets.token_hex(8)}")
         nursery.start_soon(dispatcher.sweep)
+        if settings.usage:
+            nursery.start_soon(dispatcher.recorder.run)
         if isinstance(store, SharedStore):
             nursery.start_soon(dispatcher.compare, store)
         if guard is not None and guard.instant is None:
@@ -93,7 +100,10 @@ class Dispatcher:
         self.clock = tools.clock
         self.leases = tools.leases
         self._queues = Queues(tools)
-        self._shards = Shards(tools, nursery, owner, self._make_send, self._shard_stopped)
+        self.recorder = Recorder(tools, f"{owner}.{secrets.token_hex(4)}")
+        self._shards = Shards(
+            tools, nursery, owner, self._make_send, self._shard_stopped, self.recorder
+        )
         self._open: dict[Name, OpenQueue] = {}
         self._locks: dict[Name, tuple[trio.Lock, int]] = {}
 
@@ -119,9 +129,14 @@ class Dispatcher:
             "trips": guard.trips,
         }
 
+    def usage_numbers(self) -> dict[str, int]:
+        """How writing usage does."""
+        return {"failures": self.recorder.failures, "lost": self.recorder.lost}
+
     async def aclose(self) -> None:
         """Finish what was accepted and close every shard. Nothing opens any more."""
         await self._shards.close()
+        await self.recorder.flush()
 
     async def sweep(self) -> None:
         """A task: closes what nobody uses."""
@@ -266,6 +281,34 @@ class Dispatcher:
     async def consumers(self, tenant: str, name: str) -> list[ConsumerInfo]:
         queue = await self.open(tenant, name)
         return [info for runner in queue.runners for info in runner.consumers()]
+
+    async def usage(
+        self, tenant: str, first: int, last: int, step: int, queue: str | None, most: int
+    ) -> list[UsagePoint]:
+        """What queues did from one minute to another, in stretches of `step` minutes.
+
+        Of one queue it is exact up to now. `BadRequest` when there are more than `most` points.
+        """
+        if queue is not None:
+            await self._settle_usage(tenant, queue)
+        await self.recorder.flush()
+        report = Report(step)
+        for day in range(first // DAY, last // DAY + 1):
+            low, high = max(first, day * DAY), min(last, (day + 1) * DAY - 1)
+            with store_answers(queue or "usage"):
+                report.add(await self._tools.store.usage(tenant, low, high, queue))
+            if len(report) > most:
+                raise BadRequest(f"that is more than {most} lines: ask for less, or for a queue")
+        return report.points()
+
+    async def _settle_usage(self, tenant: str, name: str) -> None:
+        """Have written what a queue's shards know; one that is gone has nothing to tell."""
+        try:
+            opened = await self.open(tenant, name)
+        except NotFound:
+            return
+        if not await self.recorder.flush_shards(runner.key for runner in opened.runners):
+            raise Unavailable(f"the usage of {name} could not be written", retry_ms=1_000)
 
     # Managing queues
 

@@ -48,6 +48,7 @@ from pushlane_dispatcher.core.effects import (
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.courier import Courier, hand_over
 from pushlane_dispatcher.crowd import Crowd
+from pushlane_dispatcher.ledger import Ledger, Unkept
 from pushlane_dispatcher.mark_cache import MarkCache
 from pushlane_dispatcher.reader import Reader
 from pushlane_dispatcher.repeat import Undecided, never, until_decided, until_done
@@ -64,8 +65,9 @@ Ticket = PublishTicket | SettleTicket
 
 
 class Engine:
-    def __init__(self, shard: Shard, tools: Tools, send: Send) -> None:
+    def __init__(self, shard: Shard, tools: Tools, send: Send, ledger: Ledger | Unkept) -> None:
         self.shard = shard
+        self.ledger = ledger
         self._tools = tools
         self._store = tools.store
         self._clock = tools.clock
@@ -339,7 +341,11 @@ class Engine:
         effect = self._tidying[0]
         try:
             if isinstance(effect, Mark):
+                if effect.bucket.drained:
+                    await self.ledger.cover(effect.bucket.key)
                 await self._store.mark_bucket(self.shard.key, effect.bucket)
+                if effect.bucket.drained:
+                    self.ledger.marked(effect.bucket.key)
                 await self._cache_marks(effect.bucket)
             else:
                 await self._store.drop_bucket(self.shard.key, effect.key)

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import trio
 
+from pushlane_dispatcher.core.meter import Meter
 from pushlane_dispatcher.core.recovered import Recovered, RecoveredLease
 from pushlane_dispatcher.core.recovery import recover, remember
 from pushlane_dispatcher.core.shard import Shard
@@ -28,6 +29,7 @@ from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.segment import SegmentHead
 from pushlane_storage.settlement import Settlement
+from pushlane_storage.tally import Tally
 
 log = logging.getLogger(__name__)
 K = TypeVar("K")
@@ -41,6 +43,7 @@ async def take_over(
     dead_letter: str | None,
     epoch: int,
     rows: ShardRows,
+    tally: Tally | None = None,
 ) -> Shard:
     """The shard, sealed, as its owner with this epoch. From here on the epoch is used.
 
@@ -48,6 +51,7 @@ async def take_over(
     """
     key = ShardKey(row.id, number)
     seal, recovered = recover(rows, epoch)
+    recovered.tally = tally
     await _read_marks(tools, key, row.config.dedup_window_ms, recovered)
     await until_decided(lambda: tools.store.write_seal(key, seal), tools.settings)
     recovered.leases = await _leases(tools, key, epoch, recovered)
@@ -63,6 +67,7 @@ async def take_over(
         tools.chance,
         tools.bounds,
         tools.leases is not None,
+        Meter() if tools.settings.usage else None,
     )
 
 

@@ -51,6 +51,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     peek_ms: int = 10_000
     """How long a peek may read; then it is `unavailable`."""
 
+    # Usage
+    usage: bool = True
+    """Whether usage is counted."""
+    usage_flush_ms: int = 10_000
+    """How often it is written; a crash loses as much of what is not counted exactly."""
+    usage_batch: int = 500
+    """Shards, or rows of this process, whose counters are written together."""
+    usage_rows: int = 100_000
+    """Rows of this process that wait to be written. Beyond it the oldest are given up."""
+
     # Shards
     open_shards: int = 10_000
     """Shards that are open at once. At the bound an idle slot is closed, else `throttled`."""

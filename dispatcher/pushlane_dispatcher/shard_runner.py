@@ -16,6 +16,7 @@ from pushlane_dispatcher.core.looking import ConsumerInfo, Located, Stretch
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.engine import Engine
+from pushlane_dispatcher.ledger import Ledger, Unkept
 from pushlane_dispatcher.sink import PublishAnswer, SettleAnswer, Sink
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools
@@ -27,11 +28,11 @@ from pushlane_storage.queue import QueueConfig
 
 
 class ShardRunner:
-    def __init__(self, shard: Shard, tools: Tools, send: Send) -> None:
+    def __init__(self, shard: Shard, tools: Tools, send: Send, ledger: Ledger | Unkept) -> None:
         self._shard = shard
         self._tools = tools
         self._now = tools.clock.now
-        self._engine = Engine(shard, tools, send)
+        self._engine = Engine(shard, tools, send, ledger)
         self.used_at = self._now()
         """Monotonic: when somebody last asked something of it."""
 
@@ -42,6 +43,10 @@ class ShardRunner:
     @property
     def epoch(self) -> int:
         return self._shard.epoch
+
+    @property
+    def ledger(self) -> Ledger | Unkept:
+        return self._engine.ledger
 
     @property
     def running(self) -> bool:

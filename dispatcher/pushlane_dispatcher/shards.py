@@ -15,8 +15,10 @@ import trio
 
 from pushlane.wire.errors import Throttled, Unavailable
 from pushlane_dispatcher.lease_guard import LeaseGuard
+from pushlane_dispatcher.ledger import Ledger, Unkept, read_standing
+from pushlane_dispatcher.recorder import MINUTE_MS, Recorder
 from pushlane_dispatcher.recover import read_rows, take_over
-from pushlane_dispatcher.repeat import Undecided
+from pushlane_dispatcher.repeat import Undecided, until_decided
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools
@@ -64,6 +66,7 @@ class Shards:
         owner: str,
         send: Callable[[str], Send],
         stopped: Callable[[QueueRow], None],
+        recorder: Recorder,
     ) -> None:
         """`send` makes the way out of a tenant's shards; `stopped` is told of each that ends."""
         self._tools = tools
@@ -71,6 +74,7 @@ class Shards:
         self._owner = owner
         self._send = send
         self._stopped = stopped
+        self._recorder = recorder
         self._held: dict[ShardKey, Held] = {}
         self._slots: dict[int, Slot] = {}
         self._openings = trio.Semaphore(tools.settings.openings)
@@ -115,14 +119,22 @@ class Shards:
             held.runner = await self._open(held)
             if held.runner is not None:
                 held.opened.set()
-                reason = await held.runner.run()
-                if reason.gives_up:
-                    held.slot.epoch = None
+                await self._run(held, held.runner)
         finally:
             del self._held[held.key]
             held.opened.set()
             held.gone.set()
             self._stopped(held.row)
+
+    async def _run(self, held: Held, runner: ShardRunner) -> None:
+        ledger = runner.ledger
+        if isinstance(ledger, Ledger):
+            self._recorder.opened(ledger)
+        reason = await runner.run()
+        if reason.gives_up:
+            held.slot.epoch = None
+        if isinstance(ledger, Ledger):
+            await self._recorder.closed(ledger, in_order=not reason.gives_up)
 
     # Opening
 
@@ -155,10 +167,19 @@ class Shards:
         if slot.epoch != epoch:
             return None
         slot.used.add(held.key)
-        shard = await take_over(tools, row, held.number, held.dead_letter, epoch, rows)
+        standing = None
+        if tools.settings.usage:
+            minute = tools.clock.wall() // MINUTE_MS
+            standing = await read_standing(tools.store, row.tenant, row.name, held.key, minute)
+        tally = None if standing is None else standing.tally
+        shard = await take_over(tools, row, held.number, held.dead_letter, epoch, rows, tally)
+        ledger: Ledger | Unkept = Unkept(tools.store, row.tenant, shard)
+        if standing is not None:
+            ledger = Ledger(tools.store, row.tenant, shard, standing)
+            await until_decided(ledger.begin, tools.settings)
         if slot.epoch != epoch:
             return None
-        return ShardRunner(shard, tools, self._send(row.tenant))
+        return ShardRunner(shard, tools, self._send(row.tenant), ledger)
 
     async def _claim(self, slot: Slot, key: ShardKey) -> int:
         """An epoch that this shard has not used."""

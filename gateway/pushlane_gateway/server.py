@@ -199,6 +199,7 @@ def _show(metrics: Metrics, dispatcher: Dispatcher, authenticator: Authenticator
     )
     metrics.gauges("store", "Store", dispatcher.store_numbers)
     metrics.gauges("lease_cache", "Lease cache", dispatcher.lease_numbers)
+    metrics.gauges("usage", "Usage", dispatcher.usage_numbers)
 
 
 def _origins(

@@ -138,6 +138,7 @@ class ScriptedStore(MemoryStore):
                 "append", "settle", "mark_bucket", "drop_bucket", "claim", "write_seal", "seals",
                 "buckets", "heads", "segments", "messages", "settlements", "due", "create_queue",
                 "read_queue", "list_queues", "update_queue", "mark_deleting", "remove_queue",
+                "put_usage", "find_usage", "usage",
             ),
         )  # fmt: skip
 

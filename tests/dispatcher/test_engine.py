@@ -123,7 +123,8 @@ async def test_a_purge_and_a_settle_need_nobody_who_waits() -> None:
 
 async def test_a_runner_that_was_stopped_before_it_ran() -> None:
     async with rig() as r:
-        runner = type(r.runner)(r.runner._shard, r.runner._tools, r.runner._engine._transfers._send)
+        send = r.runner._engine._transfers._send
+        runner = type(r.runner)(r.runner._shard, r.runner._tools, send, r.runner.ledger)
         runner._engine.stop(Stop.CLOSED)
         assert await runner.run() is Stop.CLOSED
 

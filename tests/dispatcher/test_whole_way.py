@@ -328,5 +328,6 @@ async def test_calls_on_a_stopped_shard_are_unavailable() -> None:
         ):
             with pytest.raises(Unavailable):
                 call()
+        await blocked()
         assert r.dispatcher.open_shards == 0
         assert (await r.dispatcher.open(TENANT, "q")).runners[0].epoch > r.runner.epoch

@@ -26,6 +26,7 @@ from pushlane_dispatcher.core.idle import Idle
 from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.core.life import IN_FLIGHT, Event, Life, State
 from pushlane_dispatcher.core.log import Log
+from pushlane_dispatcher.core.meter import Meter
 from pushlane_dispatcher.core.runs import (
     make_fresh_runs,
     make_runs,
@@ -41,7 +42,7 @@ FENCE_BITS = 20
 
 class Consumers:
     __slots__ = (
-        "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log",
+        "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log", "_meter",
         "_resend", "_verdicts", "_window", "idle", "subscriptions", "timers",
     )  # fmt: skip
 
@@ -55,6 +56,7 @@ class Consumers:
         window: Window,
         verdicts: Verdicts,
         cached: bool,
+        meter: Meter | None,
     ) -> None:
         self._bounds = bounds
         self._epoch = epoch
@@ -65,6 +67,7 @@ class Consumers:
         self._verdicts = verdicts
         self._cached = cached
         """A lease cache wants to know what is out."""
+        self._meter = meter
         self._fair = Fair()
         self.timers = Timers()
         self._resend: dict[Entry, int] = {}
@@ -219,6 +222,10 @@ class Consumers:
             held[n] = entry
             n += 1
         subscription.next_n = n
+        if self._meter is not None:
+            self._meter.delivered(entries, not past, now)
+            if started:
+                self._meter.started(len(entries))
         self._life.move(entries, Event.LEASE if started else Event.RESERVE, now)
         self._fair.served(subscription)
         self.timers.watch(subscription, deadline)
@@ -230,6 +237,8 @@ class Consumers:
         for n, entry in enumerate(entries):
             entry.n = n  # no receipt, but a place in its run
         subscription.taking += len(entries)
+        if self._meter is not None:
+            self._meter.delivered(entries, not entries[0].attempts, now)
         self._life.move(entries, Event.TAKE, now)
         self._log.take(subscription, entries)
         self._fair.served(subscription)
@@ -262,6 +271,8 @@ class Consumers:
         for entry in reserved:
             entry.attempts += 1
             entry.deadline = deadline
+        if self._meter is not None:
+            self._meter.started(len(reserved))
         self._life.move(reserved, Event.START, now)
         self._prolonged(subscription, reserved, deadline)
 
@@ -295,6 +306,8 @@ class Consumers:
         if not entries:
             return
         subscription.failures = 0
+        if self._meter is not None:
+            self._meter.acked(entries, now)
         if subscription.explicit:  # some may not be started
             self._life.move_mixed(entries, Event.ACK, now)
         else:

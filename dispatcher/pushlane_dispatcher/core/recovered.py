@@ -11,6 +11,7 @@ from pushlane_storage.bucket import Bucket
 from pushlane_storage.message import Message
 from pushlane_storage.segment import DedupMark
 from pushlane_storage.settlement import BucketState
+from pushlane_storage.tally import Tally
 
 
 class RecoveredBucket(msgspec.Struct):
@@ -55,3 +56,5 @@ class Recovered(msgspec.Struct):
     floors: dict[str, int] = {}
     """By producer: up to which number nothing was looked at."""
     leases: list[RecoveredLease] = []
+    tally: Tally | None = None
+    """None: nobody counted what happened before."""

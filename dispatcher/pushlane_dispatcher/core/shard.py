@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from pushlane_dispatcher.core.account import Account
 from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, Bounds
 from pushlane_dispatcher.core.cancelling import cancel
 from pushlane_dispatcher.core.consumers import Consumers
@@ -51,6 +52,7 @@ from pushlane_dispatcher.core.looking import (
     roster,
     stretch,
 )
+from pushlane_dispatcher.core.meter import Meter
 from pushlane_dispatcher.core.overflow import Overflow
 from pushlane_dispatcher.core.recovered import Recovered
 from pushlane_dispatcher.core.redriving import redrive
@@ -65,6 +67,7 @@ from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.segment import Segment
 from pushlane_storage.settlement import Purge
+from pushlane_storage.tally import Counters
 
 
 class Shard:
@@ -81,6 +84,7 @@ class Shard:
         chance: Callable[[], float],
         bounds: Bounds | None = None,
         cached: bool = False,
+        meter: Meter | None = None,
     ) -> None:
         """`cached`: a lease cache wants to be told of starts, extensions and ends."""
         self.key = key
@@ -89,6 +93,10 @@ class Shard:
         self.offset = offset
         self.bounds = bounds = bounds or Bounds()
         self._birth_offset = offset
+        self.meter = meter
+        if meter is not None:
+            meter.offset = offset
+        self.account = Account(recovered.tally, recovered.buckets)
         self._effects: list[Effect] = []
         self.life = Life()
         self.window = Window(bounds, epoch, self.life, self._effects)
@@ -101,10 +109,11 @@ class Shard:
             bounds, self._effects, self.life, self.log, self.window,
             (name, key.queue_id, key.shard),
         )  # fmt: skip
-        self.verdicts = Verdicts(self.life, self.log, self.window, self.departures, chance)
+        self.verdicts = Verdicts(self.life, self.log, self.window, self.departures, chance, meter)
         self.consumers = Consumers(
-            bounds, epoch, self._effects, self.life, self.log, self.window, self.verdicts, cached
-        )
+            bounds, epoch, self._effects, self.life, self.log, self.window, self.verdicts, cached,
+            meter,
+        )  # fmt: skip
         self.overflow = Overflow(bounds, self.life, self.journal, self.window, self.verdicts)
         self._drops = Drops(bounds, self._effects, self.dedup)
         self.retention = Retention(bounds, self.life, self.log, self.window, self.verdicts)
@@ -185,7 +194,10 @@ class Shard:
     def appended(self, append: Append, now: int) -> None:
         """A flush is stored."""
         wall = now + self.offset
+        self.account.changed = True
         for stored in self.journal.stored(append):
+            if self.meter is not None:
+                self.meter.stored(stored.segment.messages, stored.size, now)
             self.overflow.recount(stored.bucket)
             self.window.stored(stored, now, wall)
             for bucket in stored.lane.buckets[-2:]:
@@ -265,6 +277,7 @@ class Shard:
     def settled(self, settle: Settle, now: int) -> None:
         """A flush of the settlement log is durable."""
         wall = now + self.offset
+        self.account.changed = True
         buckets = self.log.touched()
         batch = self.log.settled(settle)
         for bucket in buckets:
@@ -365,6 +378,8 @@ class Shard:
     def tick(self, now: int, offset: int) -> None:
         """Time has come for something, or just passed. Safe to call at any time."""
         self.offset = offset
+        if self.meter is not None:
+            self.meter.offset = offset
         wall = now + offset
         self.consumers.tick(now, wall)
         self.window.due(now, wall)
@@ -404,6 +419,7 @@ class Shard:
             self.retention.watch(bucket)
         if bucket.drained and bucket in lane.buckets:
             lane.buckets.remove(bucket)
+            self.account.drain(bucket)
             row = bucket.row(drained=True)
             self._effects.append(Mark(row))
             self.drop_later(row, now)
@@ -421,6 +437,10 @@ class Shard:
 
     def stats(self) -> Stats:
         return stats(self)
+
+    def lifetime(self) -> Counters:
+        """What ever happened in it, exactly."""
+        return self.account.lifetime(self.window.order)
 
     def stretch(self, lane: int, start: int) -> Stretch | None:
         return stretch(self, lane, start)

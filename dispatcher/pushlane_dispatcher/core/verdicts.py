@@ -13,13 +13,14 @@ from pushlane_dispatcher.core.departures import Departures
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.life import ENDS, Event, Life, State
 from pushlane_dispatcher.core.log import Log
+from pushlane_dispatcher.core.meter import Meter
 from pushlane_dispatcher.core.window import Window
 from pushlane_storage.queue import QueueConfig
 
 
 class Verdicts:
     __slots__ = (
-        "_chance", "_departures", "_life", "_log", "_window", "config", "dead_letter",
+        "_chance", "_departures", "_life", "_log", "_meter", "_window", "config", "dead_letter",
     )  # fmt: skip
 
     def __init__(
@@ -29,12 +30,14 @@ class Verdicts:
         window: Window,
         departures: Departures,
         chance: Callable[[], float],
+        meter: Meter | None = None,
     ) -> None:
         self._life = life
         self._log = log
         self._window = window
         self._departures = departures
         self._chance = chance
+        self._meter = meter
         self.config = QueueConfig()
         self.dead_letter: str | None = None
 
@@ -108,6 +111,8 @@ class Verdicts:
         if exhausted and self.dead_letter is not None:
             self._leave(entry, "max_attempts", now, wall)
             return
+        if started and self._meter is not None:
+            self._meter.retried()
         entry.holder = None
         entry.not_before = wall + delay_ms if delay_ms else 0
         self._life.move((entry,), Event.RETURN, now)

@@ -6,7 +6,7 @@ a queue's configuration refuses them, because a mistyped setting would silently 
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, field
@@ -28,6 +28,7 @@ from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.node import Message, QueueConfig, QueueRow
 from pushlane_dispatcher.retention import MOST, BucketName
 from pushlane_dispatcher.retention import Dropped as RetentionAnswer
+from pushlane_dispatcher.usage_report import UsagePoint
 from pushlane_gateway.session.delivery import message_object
 
 __all__ = ["ConsumerInfo", "Explanation", "RetentionAnswer", "Stats"]
@@ -53,6 +54,27 @@ class ErrorAnswer(Part):
 
 class Nothing(Part):
     """An object without fields."""
+
+
+# Usage
+
+
+class UsageQuery(Part):
+    """Times are Unix milliseconds or ISO 8601; without them, the last 24 hours."""
+
+    queue: str | None = None
+    since: str | None = None
+    until: str | None = None
+    by: Literal["minute", "hour", "day"] = "hour"
+
+
+class UsageAnswer(Part, omit_defaults=False):
+    """By queue and time; what has no queue is the tenant's own."""
+
+    since: int
+    until: int
+    by: str
+    usage: list[UsagePoint]
 
 
 # Messages in

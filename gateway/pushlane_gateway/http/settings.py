@@ -25,6 +25,10 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Pipes open at once (sessions over HTTP requests); one more is `unavailable`."""
     pipe_ms: int = 30_000
     """A pipe whose client makes no receive for this long is cut; its session waits for a resume."""
+    usage_points: int = 1_500
+    """Minutes, hours or days of which `/v1/usage` answers at once."""
+    usage_answers: int = 20_000
+    """Lines of one answer of `/v1/usage`: for each queue one for each of those."""
     ready_ms: int = 2_000
     """How long the store may take to answer `/readyz`."""
 

@@ -13,6 +13,7 @@ from pushlane_gateway.http import (
     receive,
     settle,
     tokens,
+    usage,
 )
 from pushlane_gateway.http.objects import (
     AckBody,
@@ -45,6 +46,8 @@ from pushlane_gateway.http.objects import (
     StoredMessage,
     TokenAnswer,
     TokenBody,
+    UsageAnswer,
+    UsageQuery,
 )
 from pushlane_gateway.http.operation import Operation
 
@@ -118,6 +121,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(name="pipe", method="POST", path="/v1/pipe", handler=pipe.pipe,
         summary="Carry the frames of a session where a WebSocket can't get through.", public=True,
         body=PipeBody, answer=PipeAnswer),
+    # Usage
+    Operation(name="usage", method="GET", path="/v1/usage", handler=usage.usage,
+        summary="Count what queues did, by the minute, hour or day.", rights=("manage",),
+        query=UsageQuery, answer=UsageAnswer),
     # The server
     Operation(name="limits", method="GET", path="/v1/limits", handler=health.limits,
         summary="Show what a client may send: what `welcome` tells a session.",

@@ -79,6 +79,8 @@ class Connection:
             self.close(1011)
         finally:
             self.over = True
+            if self.session is not None:
+                self._tools.dispatcher.recorder.disconnected(self.session.identity.tenant)
             self._sessions.left(self, clean)
 
     async def _serve(self) -> None:
@@ -161,6 +163,7 @@ class Connection:
         session.client = hello.client or session.client
         session.producer = hello.producer or session.producer
         self.session = session
+        tools.dispatcher.recorder.connected(identity.tenant)
         self._requests = Requests(self, session)
         self.send(
             Welcome(

@@ -20,6 +20,7 @@ from pushlane_dispatcher.core.recovered import Recovered, RecoveredLease
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.courier import cache_name
 from pushlane_dispatcher.engine import Engine
+from pushlane_dispatcher.ledger import Unkept
 from pushlane_dispatcher.recover import read_rows, take_over
 from pushlane_dispatcher.repeat import never, until_decided
 from pushlane_dispatcher.shard_runner import ShardRunner
@@ -84,7 +85,8 @@ def the_seal_says_what_was_there_before_the_claim() -> Patches:
         epoch = await self._claim(slot, held.key)
         slot.used.add(held.key)
         shard = await take_over(tools, row, held.number, held.dead_letter, epoch, rows)
-        return ShardRunner(shard, tools, self._send(row.tenant))
+        ledger = Unkept(tools.store, row.tenant, shard)
+        return ShardRunner(shard, tools, self._send(row.tenant), ledger)
 
     return [(Shards, "_try_open", early)]
 

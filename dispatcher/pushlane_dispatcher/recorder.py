@@ -1,0 +1,222 @@
+"""The recorder: writes down what queues and connections did, by the minute.
+
+Exact counters are a shard's own (`Ledger`). The others are counted in this process, and a crash
+loses those since the last flush: meters of shards, subscriptions, connections, and what is stored,
+which is looked at with each flush. Their rows are of this process's own node, so nobody else
+writes them.
+
+A flush also comes at the turn of a minute: what happened since the one before belongs to the
+minute in which that was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import trio
+
+from pushlane_dispatcher.ledger import Ledger
+from pushlane_dispatcher.presence import Presence
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import StoreError
+from pushlane_storage.usage import Usage, UsageKey, merge
+
+if TYPE_CHECKING:
+    from pushlane_dispatcher.tools import Tools
+
+log = logging.getLogger(__name__)
+
+MINUTE_MS = 60_000
+TENANT = ""
+"""In place of a queue: what is the tenant's own."""
+
+Place = tuple[str, str, int]
+"""Tenant, queue, minute."""
+
+
+class Recorder:
+    def __init__(self, tools: Tools, node: str) -> None:
+        self._store = tools.store
+        self._clock = tools.clock
+        self._settings = tools.settings
+        self._node = node
+        self._ledgers: dict[ShardKey, Ledger] = {}
+        self._rows: dict[Place, dict[str, int]] = {}
+        """What this process counted, until its minute is over and written."""
+        self._unwritten: set[Place] = set()
+        self._presence = Presence()
+        self._n = 0
+        self._looked_at = self._clock.now()
+        self._minute = self._clock.wall() // MINUTE_MS
+        self._writing = trio.Lock()
+        self.failures = 0
+        """Flushes that could not be written; their counters went with a later one."""
+        self.lost = 0
+        """Rows of this process that were given up: too many could not be written."""
+
+    # Who is there
+
+    def opened(self, ledger: Ledger) -> None:
+        self._ledgers[ledger.shard.key] = ledger
+
+    async def closed(self, ledger: Ledger, in_order: bool) -> None:
+        """A shard is over. Nothing of it is written after this; if it ended in order, all is."""
+        self._take(ledger)
+        self._ledgers.pop(ledger.shard.key, None)
+        with trio.move_on_after(self._settings.close_ms / 1000):
+            if in_order:
+                await self._try([ledger], self._minute)
+            async with ledger.lock:
+                pass
+
+    def connected(self, tenant: str) -> None:
+        if not self._settings.usage:
+            return
+        self._count(tenant, TENANT, {"connections": 1})
+        self._presence.came(tenant, self._clock.now())
+
+    def disconnected(self, tenant: str) -> None:
+        if not self._settings.usage:
+            return
+        self._presence.left(tenant, self._clock.now())
+
+    # Writing
+
+    async def run(self) -> None:
+        """A task."""
+        while True:
+            wall = self._clock.wall()
+            left = MINUTE_MS - wall % MINUTE_MS
+            await trio.sleep(min(self._settings.usage_flush_ms, left) / 1000)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write everything; what can't be written comes with the next flush."""
+        if not self._settings.usage:
+            return
+        minute = self._look()
+        dirty = iter([ledger for ledger in self._ledgers.values() if ledger.dirty])
+        while group := list(islice(dirty, self._settings.usage_batch)):
+            await self._try(group, minute)
+        await self._write_rows()
+
+    async def flush_shards(self, keys: Iterable[ShardKey]) -> bool:
+        """Write the exact counters of some shards; whether that worked."""
+        found = [self._ledgers[key] for key in keys if key in self._ledgers]
+        return await self._try(found, self._minute)
+
+    async def _try(self, ledgers: Sequence[Ledger], minute: int) -> bool:
+        """Whether all of it was written."""
+        together = [ledger for ledger in ledgers if not ledger.staged]
+        done = await self._attempt(partial(self._flush_together, together, minute))
+        for ledger in ledgers:
+            if ledger.staged:
+                done &= await self._attempt(partial(ledger.flush, minute))
+        return done
+
+    async def _attempt(self, write: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await write()
+        except StoreError as error:
+            self.failures += 1
+            log.warning("usage could not be written, it will be with the next flush: %s", error)
+            return False
+        return True
+
+    async def _flush_together(self, ledgers: Sequence[Ledger], minute: int) -> None:
+        """All in one put: that is one commit."""
+        held: list[Ledger] = []
+        try:
+            for ledger in ledgers:
+                await ledger.lock.acquire()
+                held.append(ledger)
+            sure = [ledger for ledger in held if not ledger.staged]
+            stages = [stage for ledger in sure for stage in ledger.stages(minute)]
+            if stages:
+                await self._store.put_usage([row for stage in stages for row in stage])
+        except BaseException:
+            for ledger in held:
+                ledger.doubt()
+            raise
+        finally:
+            for ledger in held:
+                ledger.lock.release()
+
+    async def _write_rows(self) -> None:
+        async with self._writing:
+            places = list(self._unwritten)
+            rows = [self._row(place) for place in places]
+            self._unwritten.clear()
+            try:
+                for start in range(0, len(rows), self._settings.usage_batch):
+                    await self._store.put_usage(rows[start : start + self._settings.usage_batch])
+            except BaseException as error:
+                self._unwritten.update(places)
+                if not isinstance(error, StoreError):
+                    raise
+                self.failures += 1
+                log.warning("usage could not be written, it will be later: %s", error)
+        self._forget()
+
+    def _row(self, place: Place) -> Usage:
+        self._n += 1
+        tenant, queue, minute = place
+        return Usage(UsageKey(tenant, queue, minute, self._node), dict(self._rows[place]), self._n)
+
+    def _forget(self) -> None:
+        """Rows of minutes that are over and written; and the oldest when there are too many."""
+        for place in [place for place in self._rows if place[2] < self._minute]:
+            if place not in self._unwritten:
+                del self._rows[place]
+        for place in list(islice(self._rows, max(0, len(self._rows) - self._settings.usage_rows))):
+            del self._rows[place]
+            self._unwritten.discard(place)
+            self.lost += 1
+
+    # Counting
+
+    def _count(self, tenant: str, queue: str, counters: dict[str, int]) -> None:
+        if counters:
+            place = (tenant, queue, self._minute)
+            merge(self._rows.setdefault(place, {}), counters)
+            self._unwritten.add(place)
+
+    def _take(self, ledger: Ledger) -> None:
+        if ledger.shard.meter is not None:
+            self._count(ledger.tenant, ledger.shard.name, ledger.shard.meter.take())
+
+    def _look(self) -> int:
+        """Take in what meters counted, and look at what is stored and who is there.
+
+        Answers the minute that all of it belongs to.
+        """
+        now = self._clock.now()
+        elapsed, self._looked_at = now - self._looked_at, now
+        wall = self._clock.wall()
+        if elapsed > 2 * self._settings.usage_flush_ms:  # it was asleep: the time is now
+            self._minute = wall // MINUTE_MS
+        for ledger in self._ledgers.values():
+            self._take(ledger)
+            self._count(ledger.tenant, ledger.shard.name, _sample(ledger, wall, elapsed))
+        for tenant, ms in self._presence.take(now):
+            self._count(tenant, TENANT, {"connection_ms": ms})
+        minute, self._minute = self._minute, max(self._minute, wall // MINUTE_MS)
+        return minute
+
+
+def _sample(ledger: Ledger, wall: int, elapsed: int) -> dict[str, int]:
+    shard = ledger.shard
+    found: dict[str, int] = {}
+    if shard.overflow.messages:
+        found["stored_byte_s"] = shard.overflow.bytes * elapsed // 1000
+        found["max.backlog"] = shard.overflow.messages
+        oldest = shard.window.oldest_ready()
+        if oldest is not None and oldest.message is not None:
+            found["max.oldest_ms"] = max(0, wall - oldest.message.published_at)
+    if shard.consumers.subscriptions and shard.key.shard == 0:
+        found["subscription_ms"] = len(shard.consumers.subscriptions) * elapsed
+    return found

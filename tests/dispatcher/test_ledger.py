@@ -1,0 +1,186 @@
+"""The ledger: whatever crashes, lands late or is repeated, the rows add up to what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from trio.testing import wait_all_tasks_blocked
+
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.ledger import Ledger
+from pushlane_dispatcher.settings import Settings
+from pushlane_storage.tally import key_of, node_of, unpack_tally
+from pushlane_storage.usage import merge
+from tests.dispatcher.ledger_world import FINE, SharedFace, World
+from tests.dispatcher.rig import TENANT, Rig, blocked, memory_store, rig
+
+Step = tuple[str, int, int]
+
+WEIGHTS = {
+    "turn": 40, "publish": 6, "settle": 8, "roll": 4, "flush": 8, "drain": 6, "minute": 4,
+    "claim": 2, "kill": 1, "fault": 2,
+}  # fmt: skip
+
+
+def make_steps(seed: int) -> list[Step]:
+    chance = Random(seed)
+    kinds = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=150)
+    return [(kind, chance.randrange(4), chance.randint(1, 2)) for kind in kinds]
+
+
+async def play(steps: list[Step], shared: bool) -> tuple[dict[str, int], dict[str, int]]:
+    """What happened, and what the rows say when all are quiet."""
+    async with trio.open_nursery() as nursery:
+        world = World(nursery, shared)
+        world.claim()
+        for step in steps:
+            await take(world, *step)
+        await calm(world)
+        world.claim()
+        await calm(world)
+        world.current.wish("flush")
+        await calm(world)
+        nursery.cancel_scope.cancel()
+    return world.truth, world.counted()
+
+
+async def take(world: World, kind: str, which: int, amount: int) -> None:
+    owner = world.current if which < 2 else world.owners[-which % len(world.owners)]
+    match kind:
+        case "publish":
+            world.current.publish(amount)
+        case "settle":
+            world.current.settle(amount, ("acked", "dead:rejected", "expired", "acked")[which])
+        case "roll":
+            world.current.roll()
+        case "flush" | "drain":
+            owner.wish(kind)
+        case "minute":
+            world.minute += amount
+        case "claim":
+            world.claim()
+        case "kill":
+            world.kill(which)
+        case "turn" | "fault":
+            owner.store.fate = FINE if kind == "turn" else amount
+            if owner.store.waiting is not None:
+                owner.store.waiting.set()
+    await wait_all_tasks_blocked()
+
+
+async def calm(world: World) -> None:
+    """Everybody, zombies too, comes to an end with what they are about."""
+    await wait_all_tasks_blocked()
+    while waiting := [owner for owner in world.owners if owner.store.waiting is not None]:
+        for owner in waiting:
+            owner.store.fate = FINE
+            owner.store.waiting.set()
+        await wait_all_tasks_blocked()
+
+
+def search(shared: bool, examples: int) -> Callable[[], None]:
+    @settings(
+        max_examples=examples, deadline=None, database=None, derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(st.integers(0, 1 << 40))
+    def run(seed: int) -> None:
+        truth, counted = trio.run(play, make_steps(seed), shared)
+        assert counted == truth
+
+    return run
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_rows_add_up_to_what_happened(shared: bool) -> None:
+    search(shared, 300)()
+
+
+async def marks_at_once(*_: Any) -> None:
+    """A bucket is marked before its numbers are in the tally."""
+    await trio.lowlevel.checkpoint()
+
+
+async def trusts(*_: Any) -> None:
+    """A tally is relied on although another owner may not have seen it."""
+    await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(
+    ("shared", "kind", "name", "bug"),
+    [(False, Ledger, "cover", marks_at_once), (True, SharedFace, "confirm", trusts)],
+)
+def test_planted_bugs_are_found(
+    shared: bool, kind: type, name: str, bug: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kind, name, bug)
+    with pytest.raises(AssertionError):
+        search(shared, 2_000)()
+
+
+# On a store of one process, as the dispatcher has it
+
+
+async def test_a_new_shard_has_a_tally_before_it_serves() -> None:
+    store = memory_store()
+    async with rig(store) as r:
+        key = key_of(TENANT, "q", r.runner.key)
+        tally = unpack_tally(await store.find_usage(key))
+        assert tally is not None
+        assert (tally.base, tally.drained, tally.counted) == ({}, {}, frozenset())
+
+
+async def test_what_was_there_before_anybody_counted_is_not_counted() -> None:
+    store = memory_store()
+    async with rig(store, settings=Settings(usage=False)) as r:
+        await r.publish(b"1", b"2")
+        assert await store.usage(TENANT, 0, 1 << 40) == []
+    async with rig(store) as r:
+        await r.publish(b"3")
+        assert await read_usage(r) == {"published": 1}
+
+
+async def test_who_counts_again_knows_that_something_is_missing() -> None:
+    store = memory_store()
+    quick = Bounds(bucket_messages=2)
+    async with rig(store, bounds=quick) as r:
+        await r.publish(b"1")
+        assert await read_usage(r) == {"published": 1}
+    async with rig(store, bounds=quick, settings=Settings(usage=False)) as r:
+        await consume(r, b"2", b"3", b"4")  # its bucket is drained, and its numbers are gone
+    async with rig(store, bounds=quick) as r:
+        await r.publish(b"5")
+        assert await read_usage(r) == {"published": 2}
+
+
+async def test_drained_buckets_stay_counted_over_restarts() -> None:
+    store = memory_store()
+    for round in range(1, 4):
+        async with rig(store, bounds=Bounds(bucket_messages=2)) as r:
+            await consume(r, b"1", b"2", b"3", b"4", b"5")
+            assert await read_usage(r) == {"published": 5 * round, "acked": 5 * round}
+
+
+async def consume(r: Rig, *bodies: bytes) -> None:
+    """One after the other, so that buckets roll."""
+    consumer = r.consumer(acking=True)
+    for body in bodies:
+        await r.publish(body)
+        await trio.sleep(1)
+    r.runner.end(consumer.sub)
+    await blocked()
+
+
+async def read_usage(r: Rig) -> dict[str, int]:
+    await r.dispatcher.recorder.flush_shards([r.runner.key])
+    found: dict[str, int] = {}
+    for row in await r.dispatcher._tools.store.usage(TENANT, 1, 1 << 40, "q"):
+        if row.key.node == node_of(r.runner.key):
+            merge(found, row.counters)
+    return found

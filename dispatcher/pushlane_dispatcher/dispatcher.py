@@ -34,6 +34,7 @@ from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.queues import Name, Queues, store_answers
+from pushlane_dispatcher.recording.recorder import Recorder
 from pushlane_dispatcher.redrive import Redrive, Redriven, redrive
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard_runner import ShardRunner
@@ -62,12 +63,15 @@ async def open_dispatcher(
     chance: Callable[[], float] = random.random,
     prefix: Callable[[], str] = make_prefix,
     owner: str | None = None,
+    recorder: Recorder | None = None,
 ) -> AsyncIterator[Dispatcher]:
     """`owner` names this process in the slots' rows."""
     clock = clock or Clock()
     settings = settings or Settings()
     guard = None if leases is None else LeaseGuard(leases, clock, settings)
-    tools = Tools(store, guard, clock, settings, bounds or Bounds(), limits, chance, prefix)
+    tools = Tools(
+        store, guard, clock, settings, bounds or Bounds(), limits, chance, prefix, recorder
+    )
     error: Exception | None = None
     async with trio.open_nursery() as nursery:
         dispatcher = Dispatcher(tools, nursery, owner or f"node-{secrets.token_hex(8)}")
@@ -117,6 +121,11 @@ class Dispatcher:
             "skipped": guard.skipped,
             "trips": guard.trips,
         }
+
+    def history_numbers(self) -> dict[str, int]:
+        """How the recorder does; nothing when there is none."""
+        recorder = self._tools.recorder
+        return {} if recorder is None else recorder.numbers()
 
     async def aclose(self) -> None:
         """Finish what was accepted and close every shard. Nothing opens any more."""

@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterable
 import trio
 
 from pushlane.wire.errors import Throttled, Unavailable
+from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.lease_guard import LeaseGuard
+from pushlane_dispatcher.recording.notes import Notes
+from pushlane_dispatcher.recording.runner import RecordedRunner
 from pushlane_dispatcher.recover import read_rows, take_over
 from pushlane_dispatcher.repeat import Undecided
 from pushlane_dispatcher.shard_runner import ShardRunner
@@ -158,7 +161,16 @@ class Shards:
         shard = await take_over(tools, row, held.number, held.dead_letter, epoch, rows)
         if slot.epoch != epoch:
             return None
-        return ShardRunner(shard, tools, self._send(row.tenant))
+        return self._make_runner(row, shard)
+
+    def _make_runner(self, row: QueueRow, shard: Shard) -> ShardRunner:
+        tools, send = self._tools, self._send(row.tenant)
+        recorder = tools.recorder
+        if recorder is None or not recorder.follows(row.tenant, row.name):
+            return ShardRunner(shard, tools, send)
+        notes = Notes(recorder, row.tenant, row.name, shard, tools.clock.wall)
+        notes.opened(self._owner, alone=not isinstance(tools.store, SharedStore))
+        return RecordedRunner(shard, tools, send, notes)
 
     async def _claim(self, slot: Slot, key: ShardKey) -> int:
         """An epoch that this shard has not used."""

@@ -57,8 +57,8 @@ def _place(index: int) -> Callable[[Part], list[Any]]:
 
 
 def _ids(part: Part) -> list[str]:
-    [*shard, lane] = part.place[:3]
-    return [make_id(*shard, lane, seq) for seq in _seqs(part)]
+    queue_id, shard, lane, *_ = part.place
+    return [make_id(queue_id, shard, lane, seq) for seq in _seqs(part)]
 
 
 def _seqs(part: Part) -> list[int]:

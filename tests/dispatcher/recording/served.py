@@ -22,7 +22,8 @@ def make_node(folder: Path, plant: str = "", **settings: int) -> Node:
     lines += ['queues = ["orders", "other*"]', f'folder = "{folder / "history"}"']
     configuration.write_text("\n".join(["[history]", *lines, ""]))
     backing = ["--data", str(folder / "data"), "--config", str(configuration)]
-    return Node(folder, plant, backing=backing)
+    planted = "tests.dispatcher.recording.planted"
+    return Node(folder, plant, backing=backing, planted=planted)
 
 
 def run_load(url: str, *, until: Callable[[int], bool] = lambda _: False) -> None:
@@ -54,16 +55,16 @@ async def _publish(client: pushlane.Client) -> None:
         await client.publish(QUEUE, "once", dedup="once")
 
 
-def _item(n: int) -> dict[str, object]:
-    item: dict[str, object] = {"body": {"n": n}}
+def _item(n: int) -> pushlane.Item:
+    body = {"n": n}
     match n % 5:
         case 0:
-            item["key"] = f"k{n % 3}"
-        case 1:
-            item |= {"ttl_ms": 20, "delay_ms": 40}  # it has expired when its time comes
+            return pushlane.Item(body=body, key=f"k{n % 3}")
+        case 1:  # it has expired when its time comes
+            return pushlane.Item(body=body, ttl_ms=20, delay_ms=40)
         case 2:
-            item["priority"] = n % 10
-    return item
+            return pushlane.Item(body=body, priority=n % 10)
+    return pushlane.Item(body=body)
 
 
 async def _consume(
@@ -93,7 +94,7 @@ async def _consume(
 
 def recorded(folder: Path) -> list[AnyEvent]:
     found: list[AnyEvent] = []
-    for path in sorted((folder / "history").glob("*.jsonl")):
+    for path in sorted(folder.glob("*.jsonl")):
         with path.open("rb") as file:
             found += read(file)
     return found

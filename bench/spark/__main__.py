@@ -79,7 +79,7 @@ class Bench:
         self.result.phases.append(found)
         print(
             f"  {name:16s} {count:>10,}   {found.seconds:7.1f} s (and {found.session_s:.1f} s to"
-            f" start), {found.peak_mib:,.0f} MiB; {found.note}",
+            f" start), {found.cpu_s:.0f} s of CPU, {found.peak_mib:,.0f} MiB; {found.note}",
             flush=True,
         )
         return found
@@ -140,7 +140,7 @@ def _in_process(name: str, place: str, count: int) -> Phase:
     if code:
         raise SystemExit(f"{name} failed: see above")
     found = msgspec.json.decode(said.splitlines()[-1], type=Phase)
-    return msgspec.structs.replace(found, peak_mib=peak.mib)
+    return msgspec.structs.replace(found, peak_mib=peak.mib, cpu_s=peak.cpu_s)
 
 
 PARTS: dict[str, Callable[[Bench], None]] = {

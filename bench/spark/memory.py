@@ -1,4 +1,4 @@
-"""What a process and all that it started have in memory, at most."""
+"""What a process and all that it started use: memory at most, and CPU time."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ class Peak:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self.mib = 0.0
+        self._cpu: dict[int, float] = {}
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds of CPU, but for what a process used after it was last looked at."""
+        return sum(self._cpu.values())
 
     def __enter__(self) -> Peak:
         self._thread.start()
@@ -28,13 +34,12 @@ class Peak:
 
     def _watch(self) -> None:
         while True:
-            self.mib = max(self.mib, tree_mib(self._pid))
+            processes = _tree(self._pid)
+            self.mib = max(self.mib, sum(map(_pss_kib, processes)) / 1024)
+            for pid in processes:
+                self._cpu[pid] = max(self._cpu.get(pid, 0.0), _cpu_s(pid))
             if self._over.wait(EVERY_S):
                 return
-
-
-def tree_mib(pid: int) -> float:
-    return sum(map(_pss_kib, _tree(pid))) / 1024
 
 
 def _tree(pid: int) -> set[int]:
@@ -48,10 +53,20 @@ def _tree(pid: int) -> set[int]:
 
 
 def _parent(pid: str) -> int:
+    return int(_stat(pid)[1])
+
+
+def _cpu_s(pid: int) -> float:
+    user, system = _stat(str(pid))[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def _stat(pid: str) -> list[str]:
+    """What stands behind the name; zeros when it is over."""
     try:
-        return int(Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:  # it is over
-        return 0
+        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ["0"] * 20
 
 
 def _pss_kib(pid: int) -> int:

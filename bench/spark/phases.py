@@ -45,6 +45,8 @@ class Phase(msgspec.Struct):
     seconds: float
     note: str = ""
     peak_mib: float = 0.0
+    cpu_s: float = 0.0
+    """Of all cores, with Spark's start."""
 
 
 def run_phase(name: str, place: str, count: int) -> Phase:

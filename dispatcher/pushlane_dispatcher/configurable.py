@@ -6,6 +6,7 @@ from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher import config
 from pushlane_dispatcher.config import check_config
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.recording.settings import HistorySettings
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.cassandra.limits import Limits as CassandraLimits
 from pushlane_storage.queue import QueueConfig
@@ -14,6 +15,7 @@ from pushlane_storage.sqlite.limits import Limits as SqliteLimits
 __all__ = [
     "Bounds",
     "CassandraLimits",
+    "HistorySettings",
     "QueueConfig",
     "Settings",
     "SqliteLimits",

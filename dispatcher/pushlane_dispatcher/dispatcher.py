@@ -35,6 +35,7 @@ from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.queues import Name, Queues, store_answers
 from pushlane_dispatcher.recorder import Recorder
+from pushlane_dispatcher.recording.recorder import Recorder as HistoryRecorder
 from pushlane_dispatcher.redrive import Redrive, Redriven, redrive
 from pushlane_dispatcher.retention import MOST, BucketName, Dropped, drop_buckets
 from pushlane_dispatcher.settings import Settings
@@ -68,12 +69,15 @@ async def open_dispatcher(
     chance: Callable[[], float] = random.random,
     prefix: Callable[[], str] = make_prefix,
     owner: str | None = None,
+    recorder: HistoryRecorder | None = None,
 ) -> AsyncIterator[Dispatcher]:
     """`owner` names this process in the slots' rows."""
     clock = clock or Clock()
     settings = settings or Settings()
     guard = None if leases is None else LeaseGuard(leases, clock, settings)
-    tools = Tools(store, guard, clock, settings, bounds or Bounds(), limits, chance, prefix)
+    tools = Tools(
+        store, guard, clock, settings, bounds or Bounds(), limits, chance, prefix, recorder
+    )
     error: Exception | None = None
     async with trio.open_nursery() as nursery:
         dispatcher = Dispatcher(tools, nursery, owner or f"node-{secrets.token_hex(8)}")
@@ -132,6 +136,11 @@ class Dispatcher:
     def usage_numbers(self) -> dict[str, int]:
         """How writing usage does."""
         return {"failures": self.recorder.failures, "lost": self.recorder.lost}
+
+    def history_numbers(self) -> dict[str, int]:
+        """How the recorder does; nothing when there is none."""
+        recorder = self._tools.recorder
+        return {} if recorder is None else recorder.numbers()
 
     async def aclose(self) -> None:
         """Finish what was accepted and close every shard. Nothing opens any more."""

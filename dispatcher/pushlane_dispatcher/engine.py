@@ -246,10 +246,7 @@ class Engine:
         self._prompt.append_soon(self.shard.key, append.segment, append.opens, outcome)
 
     def _settle_soon(self, settle: Settle) -> None:
-        def stored() -> None:
-            self.shard.settled(settle, self._clock.now())
-
-        outcome = self._outcome(stored, self._settle, settle)
+        outcome = self._outcome(partial(self._settled, settle), self._settle, settle)
         self._prompt.settle_soon(self.shard.key, settle.rows, outcome)
 
     def _outcome(
@@ -297,8 +294,11 @@ class Engine:
             await self._store.settle(self.shard.key, settle.rows)
 
         if await self._decide(write, never, failed):
-            self.shard.settled(settle, self._clock.now())
+            self._settled(settle)
         self.pump()
+
+    def _settled(self, settle: Settle) -> None:
+        self.shard.settled(settle, self._clock.now())
 
     async def _decide(
         self,

@@ -6,6 +6,7 @@ that it needs (messages, queue rows) it takes from here.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,6 +16,8 @@ from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.recording.recorder import Recorder
+from pushlane_dispatcher.recording.settings import HistorySettings
 from pushlane_dispatcher.settings import Settings
 from pushlane_leases.interface import LeaseCache, LeaseCacheError
 from pushlane_leases.url import BadLeaseUrl, open_leases, probe_leases
@@ -72,18 +75,23 @@ async def open_node(
     bounds: Bounds | None = None,
     owner: str | None = None,
     stores: StoreLimits = DEFAULT_LIMITS,
+    history: HistorySettings | None = None,
 ) -> AsyncIterator[Dispatcher]:
     """Raises `CannotOpen` before anything is served. The store is closed last, come what may.
 
     A lease cache need not be there, now or later: the dispatcher goes on without it.
     """
     leases = _open_leases(leases_url)
+    clock = clock or Clock()
+    owner = owner or f"node-{secrets.token_hex(8)}"
     try:
         store = await _open_store(store_url, stores)
     except BaseException:
         await _close(leases)
         raise
+    recorder: Recorder | None = None
     try:
+        recorder = _open_recorder(history, owner, clock)
         async with open_dispatcher(
             store,
             leases,
@@ -92,10 +100,23 @@ async def open_node(
             bounds=bounds or Bounds(credit=limits.credit),
             limits=limits,
             owner=owner,
+            recorder=recorder,
         ) as dispatcher:
             yield dispatcher
     finally:
+        if recorder is not None:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(recorder.close)
         await _close(leases, store)
+
+
+def _open_recorder(settings: HistorySettings | None, owner: str, clock: Clock) -> Recorder | None:
+    if settings is None or not settings.queues:
+        return None
+    try:
+        return Recorder(settings, owner, clock.wall)
+    except OSError as error:
+        raise CannotOpen(f"the history can't be recorded in {settings.folder}: {error}") from error
 
 
 async def _open_store(url: str, limits: StoreLimits) -> Store:

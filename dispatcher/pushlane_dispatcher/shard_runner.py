@@ -32,9 +32,14 @@ class ShardRunner:
         self._shard = shard
         self._tools = tools
         self._now = tools.clock.now
-        self._engine = Engine(shard, tools, send, ledger)
+        self._engine = self._make_engine(shard, tools, send, ledger)
         self.used_at = self._now()
         """Monotonic: when somebody last asked something of it."""
+
+    def _make_engine(
+        self, shard: Shard, tools: Tools, send: Send, ledger: Ledger | Unkept
+    ) -> Engine:
+        return Engine(shard, tools, send, ledger)
 
     @property
     def key(self) -> ShardKey:
@@ -103,7 +108,7 @@ class ShardRunner:
         """The same without waiting. Past the core's bounds messages are `throttled`."""
         now = self._open()
         idle = not self._shard.journal.pending_messages
-        ticket = self._shard.publish(messages, now, lanes, answer)
+        ticket = self._publish(messages, now, lanes, answer)
         if answer is not None:
             self._engine.tickets.add(ticket)
         if idle:
@@ -111,6 +116,15 @@ class ShardRunner:
         else:
             self._engine.wake()
         return ticket
+
+    def _publish(
+        self,
+        messages: list[Message],
+        now: int,
+        lanes: Sequence[int] | None,
+        answer: PublishAnswer | None,
+    ) -> PublishTicket:
+        return self._shard.publish(messages, now, lanes, answer)
 
     async def room(self) -> None:
         """Wait while too much waits to be stored, first come first served."""

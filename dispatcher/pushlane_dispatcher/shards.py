@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterable
 import trio
 
 from pushlane.wire.errors import Throttled, Unavailable
+from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.ledger import Ledger, Unkept, read_standing
 from pushlane_dispatcher.recorder import MINUTE_MS, Recorder
+from pushlane_dispatcher.recording.notes import Notes
+from pushlane_dispatcher.recording.runner import RecordedRunner
 from pushlane_dispatcher.recover import read_rows, take_over
 from pushlane_dispatcher.repeat import Undecided, until_decided
 from pushlane_dispatcher.shard_runner import ShardRunner
@@ -179,7 +182,16 @@ class Shards:
             await until_decided(ledger.begin, tools.settings)
         if slot.epoch != epoch:
             return None
-        return ShardRunner(shard, tools, self._send(row.tenant), ledger)
+        return self._make_runner(row, shard, ledger)
+
+    def _make_runner(self, row: QueueRow, shard: Shard, ledger: Ledger | Unkept) -> ShardRunner:
+        tools, send = self._tools, self._send(row.tenant)
+        recorder = tools.recorder
+        if recorder is None or not recorder.follows(row.tenant, row.name):
+            return ShardRunner(shard, tools, send, ledger)
+        notes = Notes(recorder, row.tenant, row.name, shard, tools.clock.wall)
+        notes.opened(self._owner, alone=not isinstance(tools.store, SharedStore))
+        return RecordedRunner(shard, tools, send, ledger, notes)
 
     async def _claim(self, slot: Slot, key: ShardKey) -> int:
         """An epoch that this shard has not used."""

@@ -10,6 +10,7 @@ from pushlane.wire.limits import Limits
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.lease_guard import LeaseGuard
+from pushlane_dispatcher.recording.recorder import Recorder
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.interface import Store
 
@@ -31,3 +32,5 @@ class Tools:
     """Random numbers in [0, 1)."""
     prefix: Callable[[], str]
     """Makes the unguessable part of a subscription's receipts."""
+    recorder: Recorder | None = None
+    """Writes down what happens to some queues."""

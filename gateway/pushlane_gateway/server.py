@@ -118,6 +118,7 @@ async def open_server(
             bounds=configuration.bounds,
             owner=node,
             stores=StoreLimits(configuration.sqlite, configuration.cassandra),
+            history=configuration.history,
         ) as dispatcher:
             authenticator = open_authenticator(
                 configuration.auth, configuration.keys_file, configuration.folder
@@ -200,6 +201,7 @@ def _show(metrics: Metrics, dispatcher: Dispatcher, authenticator: Authenticator
     metrics.gauges("store", "Store", dispatcher.store_numbers)
     metrics.gauges("lease_cache", "Lease cache", dispatcher.lease_numbers)
     metrics.gauges("usage", "Usage", dispatcher.usage_numbers)
+    metrics.gauges("history", "Recorded history", dispatcher.history_numbers)
 
 
 def _origins(

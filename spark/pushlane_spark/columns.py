@@ -57,7 +57,7 @@ def _place(index: int) -> Callable[[Part], list[Any]]:
 
 
 def _ids(part: Part) -> list[str]:
-    queue_id, shard, lane = part.place[:3]
+    queue_id, shard, lane, *_ = part.place
     return [make_id(queue_id, shard, lane, seq) for seq in _seqs(part)]
 
 

@@ -37,6 +37,8 @@ ELSEWHERE = {
     ("docs/protocol.md", "json"): "tests/wire",
     ("docs/benchmarks.md", "sh"): "tests/bench",
     ("docs/redis.md", "console"): "tests/docs/test_redis.py",
+    ("docs/history.md", "python"): "tests/spark/auditing/test_recorded.py",
+    ("docs/history.md", "toml"): "tests/spark/auditing/test_recorded.py",
     ("docs/spark.md", "python"): "tests/spark/test_page_of_docs.py",
     ("docs/spark.md", "sh"): "tests/spark/test_page_of_docs.py",
 }

@@ -18,6 +18,7 @@ from pushlane_storage.history.event import (
     Ended,
     Event,
     Fault,
+    Gap,
     Grant,
     How,
     Kind,
@@ -75,8 +76,9 @@ class Lease:
 
 
 class Model:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, gaps: bool = False) -> None:
         self.random = Random(seed)
+        self.gaps = gaps
         self.history: list[Event] = [Begin(0, note=f"seed {seed}")]
         self.now = self.count = self.epoch = 0
         self.store: dict[str, Held] = {}
@@ -121,6 +123,7 @@ class Model:
         rare = [self.retry, self.expire_lease, self.again, self.crash, self.takeover, self.haunt]
         rare += [self.expire, self.drop, self.purge, self.redrive, self.credit, self.at_most_once]
         rare += [self.retry, self.expire_lease, self.haunt, self.sample] * 4
+        rare += [self.gap] * self.gaps
         for _ in range(steps):
             self.now += self.random.randrange(20)
             self.random.choice(rare if self.maybe(0.2) else actions)()
@@ -383,6 +386,17 @@ class Model:
                 queue = "q.dead" if sub == "d" else "q"
                 self.add(Subscribe(self.now, sub, f"S{sub}", queue, credit))
 
+    def gap(self) -> None:
+        """Something happens that nobody writes down, and answers are not waited for any more."""
+        after = len(self.history)
+        for _ in range(self.random.randrange(5)):
+            self.random.choice((self.publish, self.serve_publish, self.grant, self.settle))()
+        for todo in (self.requests, self.answers, self.retries, self.settles, self.verdicts):
+            todo.clear()
+        lost = len(self.history) - after
+        del self.history[after:]
+        self.add(Gap(self.now, lost=lost))
+
     def haunt(self) -> None:
         epoch, ready = self.zombie
         if ready:
@@ -478,7 +492,7 @@ class Model:
 
 def as_clients_saw_it(history: list[Event]) -> list[Event]:
     """The same run without what only the server knows."""
-    hidden = (Open, Crash, Void, Leaving, Moved, Ended)
+    hidden = (Gap, Open, Crash, Void, Leaving, Moved, Ended)
     seen: list[Event] = [Begin(0, "client")]
     for event in history[1:]:
         if isinstance(event, Published):

@@ -36,7 +36,7 @@ def test_a_history_comes_back_as_it_was(seed: int) -> None:
 
 
 def test_the_model_writes_every_kind_of_event() -> None:
-    seen = {type(event) for seed in range(40) for event in Model(seed).run(150)}
+    seen = {type(event) for seed in range(40) for event in Model(seed, gaps=True).run(150)}
     assert seen == set(get_args(AnyEvent))
 
 

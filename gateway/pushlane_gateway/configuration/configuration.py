@@ -18,6 +18,7 @@ from pushlane.wire.limits import Limits
 from pushlane_dispatcher.configurable import (
     Bounds,
     CassandraLimits,
+    HistorySettings,
     Settings,
     SqliteLimits,
     check_config,
@@ -74,6 +75,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """The same of the embedded store."""
     cassandra: CassandraLimits = CassandraLimits()
     """The same of the replicated store."""
+    history: HistorySettings = HistorySettings()
+    """What is recorded for the audit."""
 
     def __post_init__(self) -> None:
         if not self.listen:

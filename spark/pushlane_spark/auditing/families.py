@@ -36,7 +36,7 @@ _HELD = ("start", "lease_lost", "settle")
 _SUBSCRIBED = ("credit", "unsubscribe")
 _ANSWERS = ("published", "publish_failed")
 _ABOUT_OTHERS = (*_HELD, *_SUBSCRIBED, *_ANSWERS, "verdict")
-_TO_ALL = ("begin", "crash", "open", "fault", "quiesce", "drained")
+_TO_ALL = ("begin", "gap", "crash", "open", "fault", "quiesce", "drained")
 _Names = dict[tuple[str, str], str]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import msgspec
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -12,6 +15,8 @@ from pushlane_spark.errors import HistoryUnfit
 from pushlane_storage.history.event import AnyEvent
 from pushlane_storage.history.rule import KEPT_VIOLATIONS, Report, Violation
 
+BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+LINES_AT_ONCE = 5_000
 _evidence = msgspec.json.Decoder(tuple[AnyEvent, ...])
 
 
@@ -25,13 +30,25 @@ def audit_lines(lines: DataFrame) -> dict[str, Report]:
     """The same on `LINES`."""
     events = parse(lines).persist()
     try:
-        verdicts = judge(cut(events)).collect()
+        with _larger_batches(lines.sparkSession):
+            verdicts = judge(cut(events)).collect()
     finally:
         events.unpersist()
     reports: dict[str, Report] = {}
     for row in sorted(verdicts, key=lambda row: (row.kind != "unfit", row.family)):
         _add(reports.setdefault(row.history, Report()), row)
     return reports
+
+
+@contextmanager
+def _larger_batches(spark: SparkSession) -> Iterator[None]:
+    """Lines are much smaller than segments, which the session is made for."""
+    before = spark.conf.get(BATCH)
+    spark.conf.set(BATCH, LINES_AT_ONCE)
+    try:
+        yield
+    finally:
+        spark.conf.set(BATCH, before or "")
 
 
 def _add(report: Report, row: Row) -> None:

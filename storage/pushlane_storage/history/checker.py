@@ -12,9 +12,11 @@ Which rules apply follows from what the history knows:
 - lost and ack_before_durable need to know what is left: a `stored` dump of the queue (in as many
   parts as you like), or a `drained` that found nothing.
 - credit needs `subscribe`; drain needs `quiesce`; limits without `queue_set` are the defaults.
+- After a `gap` unknown messages and receipts may be older than what the history knows. What is said
+  of them is believed once, and judged from there on; what had ended has ended.
 - A part of a history is all that concerns some of its queues, and what is said to all (`begin`,
-  `crash`, `open`, `fault`, `quiesce`, `drained`, and `allow` redriven). Whether the whole drained
-  in time is judged once, by whoever has it.
+  `gap`, `crash`, `open`, `fault`, `quiesce`, `drained`, and `allow` redriven). Whether the whole
+  drained in time is judged once, by whoever has it.
 
 Memory: a record for each message that has not ended, one integer for each that has, dedup ids
 within their window, and what ended unknown.
@@ -36,6 +38,7 @@ from pushlane_storage.history.event import (
     Ended,
     Event,
     Fault,
+    Gap,
     Grant,
     LeaseLost,
     Leaving,
@@ -74,6 +77,7 @@ class Checker:
         self._ending = ending = Ending(ledger, publishing)
         self._handlers: dict[type[Event], Handler] = {
             Begin: self._begin,
+            Gap: self._gap,
             QueueSet: self._queue_set,
             Allow: self._allow,
             Publish: publishing.publish,
@@ -125,6 +129,17 @@ class Checker:
         if e.format != FORMAT:
             raise DamagedHistory(f"format {e.format}, this version reads {FORMAT}")
         self._ledger.server = e.sees == "server"
+
+    def _gap(self, e: Gap) -> None:
+        ledger = self._ledger
+        ledger.report.note("gap")
+        ledger.since_gap = set()
+        ledger.partial = ledger.partial or not e.queue
+        for name in [e.queue] if e.queue else list(ledger.queues):
+            ledger.forget_live(ledger.queues[name])
+        if not e.queue:
+            for known in (ledger.publish_ops, ledger.settle_ops, ledger.pubs, ledger.subs):
+                known.clear()
 
     def _queue_set(self, e: QueueSet) -> None:
         q = self._ledger.queues[e.queue]

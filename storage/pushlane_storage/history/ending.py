@@ -39,9 +39,7 @@ class Ending:
         if e.id in q.gone:
             self._again(q, e.id, "leaving", e)
             return
-        m = q.live.get(e.id)
-        if m is None:  # of a publish with an unknown outcome, never granted
-            m = q.live[e.id] = Msg(e.id, q.name, q.name)
+        m = q.live.get(e.id) or self._unmet(q, e.id)
         m.trail.append(e)
         self._not_out(m, e.cause)
         self._cause(q, m, e.cause)
@@ -56,6 +54,8 @@ class Ending:
         q, to = self._queues[e.queue], self._queues[e.to]
         m = q.live.get(e.id)
         known = e.new_id in to.live or e.new_id in to.gone
+        if m is None and e.id not in q.gone and self._ledger.is_partial(q):
+            m = self._ledger.adopt(q, e.id)
         if m is None:
             if not known:  # else repeated by a new owner
                 self._ledger.violate("transfer", "stored there after it ended here", None, e)
@@ -67,7 +67,9 @@ class Ending:
         before = targets.get(e.to)
         if before == e.new_id:
             return
-        if before is None or m.leaving is None:
+        if m.unsure and m.leaving is None:
+            pass  # it was leaving before the gap
+        elif before is None or m.leaving is None:
             self._ledger.violate("transfer", "stored there, but it is not leaving for it", m)
         elif known or (before and e.at - m.leaving.at <= TRANSFER_WINDOW_MS):
             self._ledger.violate("transfer", f"stored there as {before or 'another message'}", m)
@@ -82,15 +84,14 @@ class Ending:
             if e.how != "acked" or q.gone[e.id] & CODE_MASK > DELIVERED:
                 self._again(q, e.id, e.how, e)
             return
-        if m is None:  # of a publish with an unknown outcome, never granted
-            m = q.live[e.id] = Msg(e.id, q.name, q.name)
+        m = m or self._unmet(q, e.id)
         m.trail.append(e)
         self._not_out(m, e.how)
         code = CODES.index(e.how)
         if e.how == "acked":
             if q.at_most_once:
                 code = SETTLED
-            elif not m.doubt:
+            elif not m.doubt and not m.unsure:
                 self._ledger.violate("lost", "acked, but nobody acked it", m)
         elif e.how in _TRANSFERRED:
             self._transferred(q, m, e)
@@ -156,11 +157,20 @@ class Ending:
     def _again(self, q: Queue, id: str, what: str, e: Event) -> None:
         self._ledger.after_end(q, id, what, "confirmed_settle_lost", "ended_twice", e)
 
+    def _unmet(self, q: Queue, id: str) -> Msg:
+        """Of a publish with an unknown outcome, never granted; or from before a gap."""
+        if self._ledger.is_partial(q):
+            return self._ledger.adopt(q, id)
+        m = q.live[id] = Msg(id, q.name, q.name)
+        return m
+
     def _not_out(self, m: Msg, why: str) -> None:
         if why in _NOT_OUT and not m.settles and self._ledger.holds(m):
             self._ledger.violate("in_flight", f"{why}, but a consumer holds it", m)
 
     def _transferred(self, q: Queue, m: Msg, e: Ended) -> None:
+        if m.unsure and m.leaving is None:
+            return
         if m.targets is not None:
             missing = [to for to, id in m.targets.items() if not id]
             if missing:
@@ -181,6 +191,8 @@ class Ending:
             self._ledger.violate("lost", f"{e.how}, but nobody asked for that", m)
 
     def _cause(self, q: Queue, m: Msg, cause: str) -> None:
+        if m.unsure:
+            return
         if cause == "max_attempts":
             legal = m.starts >= q.fewest_attempts
         elif cause == "max_deliveries":
@@ -211,7 +223,7 @@ class Ending:
 
     def _excused(self, q: Queue, m: Msg, letters: set[str]) -> bool:
         """Whether a message may be gone though the history doesn't say how it ended."""
-        if m.doubt or (m.targets is not None and all(m.targets.values())):
+        if m.unsure or m.doubt or (m.targets is not None and all(m.targets.values())):
             return True
         if self._ledger.server:
             return False

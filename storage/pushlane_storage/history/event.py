@@ -18,6 +18,8 @@ When to write which event:
   anything that relies on it: an answer, the next grant. What a new owner finds stored and the
   history doesn't have yet is written after its `open`. What lies beyond a seal is never written.
 
+A recorder that missed something says so by a `gap`: it may have begun late, or lost some events.
+
 A history that only knows the clients' side says so in `begin`: it has no server's events, and
 grants, starts and lease_lost stand where the client saw them.
 """
@@ -60,6 +62,18 @@ class Begin(Event, frozen=True):
     sees: Sees = "server"
     format: int = FORMAT
     note: str = ""
+
+
+class Gap(Event, frozen=True):
+    """Something was not recorded. Of what was stored before this only that is known which ended.
+
+    Answers to what was asked before it count for nothing, and a uid stands on one side of it only.
+    """
+
+    queue: str = ""
+    """Of which queue; empty: of all."""
+    lost: int = 0
+    """How many events, as far as that is known."""
 
 
 class QueueSet(Event, frozen=True):
@@ -146,6 +160,7 @@ class Grant(Event, frozen=True):
     queue: str
     id: str
     uid: str
+    """Empty where nobody looked whose body it is."""
     sub: str = ""
     session: str = ""
     receipt: str = ""
@@ -218,6 +233,7 @@ class Moved(Event, frozen=True):
     to: str
     new_id: str
     uid: str
+    """Empty where nobody looked."""
     seq: int = 0
 
 
@@ -282,6 +298,7 @@ class Stored(Event, frozen=True):
 
 AnyEvent = (
     Begin
+    | Gap
     | QueueSet
     | Allow
     | Publish

@@ -83,25 +83,30 @@ class Leasing:
             self._at_most_once(q, m, e)
             return
         fence = e.fence
-        if e.again or fence <= m.fence or m.leaving is not None or m.rejected:
+        again = e.again and not ledger.is_older(e.receipt)
+        foreign = m.unsure and ledger.outdated(fence)
+        if again or foreign or fence <= m.fence or m.leaving is not None or m.rejected:
             self._unusual(m, e)
             return
         if m.out:
             self._supersede(m, e)
         attempt = e.attempt
         if ledger.server:
-            if fence >> EPOCH_SHIFT not in ledger.owners:
+            if fence >> EPOCH_SHIFT not in ledger.owners and not ledger.is_partial(q):
                 ledger.violate("fence", f"fence {fence} is of an epoch that nobody opened", m)
             if attempt != m.attempts + 1:
                 self._miscounted(m, e)
             m.attempts = attempt - 1
         config = q.config
-        if attempt > config.max_attempts or m.deliveries >= config.max_deliveries:
+        over = attempt > config.max_attempts or m.deliveries >= config.max_deliveries
+        if over and (q.configured or not ledger.is_partial(q)):
             message = f"attempt {attempt} after {m.deliveries} deliveries is above the limit"
             ledger.violate("attempts", message, m)
         if m.key is not None:
             self._ordering.granted(q, m, m.key, e)
         receipt = e.receipt
+        if ledger.since_gap is not None:
+            ledger.since_gap.add(receipt)
         if receipt == m.receipt or self._receipts.setdefault(receipt, m) is not m:
             ledger.violate("two_leases", f"receipt {receipt} was used before", m)
         m.out = True
@@ -147,7 +152,7 @@ class Leasing:
             if not m.started:
                 m.started = True
                 m.starts += 1
-        elif self._ledger.server:
+        elif self._ledger.server and not self._ledger.is_older(e.receipt):
             self._ledger.violate("stale_settle", "started under an invalid receipt", None, e)
 
     def lease_lost(self, e: LeaseLost) -> None:
@@ -177,6 +182,8 @@ class Leasing:
         m = self._receipts.get(e.receipt)
         if m is None:
             self._ops[e.op] = (None, e)
+            if self._ledger.is_older(e.receipt):
+                self._ledger.older_ops.add(e.op)
             return
         if e.session and e.session != m.session:
             self._ledger.report.note("foreign_settle")
@@ -201,11 +208,15 @@ class Leasing:
     def verdict(self, e: Verdict) -> None:
         asked = self._ops.pop(e.op, None)
         if asked is None:
-            self._ledger.violate("malformed", "an answer to no settle", None, e)
+            self._ledger.unasked("an answer to no settle", e)
             return
         m, settle = asked
+        older = e.op in self._ledger.older_ops
+        self._ledger.older_ops.discard(e.op)
         result = e.result
         if result == "ok":
+            if m is None and older:
+                return
             if m is None:
                 self._ledger.violate("stale_settle", "its receipt was not valid", None, settle, e)
                 return
@@ -284,7 +295,9 @@ class Leasing:
             ledger.report.note("again")
         elif not server and (e.again or e.fence < m.fence):
             ledger.report.note("late")
-        elif ledger.zombie(e.fence, m.fence) or (m.leaving and ledger.outdated(e.fence)):
+        elif ledger.zombie(e.fence, m.fence) or (
+            (m.leaving or m.unsure) and ledger.outdated(e.fence)
+        ):
             ledger.report.note("zombie")
         elif e.again:
             ledger.violate("two_leases", "sent again under a receipt that is not valid", m)

@@ -29,6 +29,9 @@ TRAIL = 40
 PRUNE = 10_000
 """Dedup ids of a queue before those past their window are looked for and forgotten."""
 
+MANY = 1 << 40
+"""Starts and grants of a message that may have had any number of them."""
+
 CODES = (
     "settled",
     "acked",
@@ -122,6 +125,8 @@ class Msg(msgspec.Struct, gc=False):
     targets: dict[str, str] | None = None
     """Where it is leaving to, and its id there (empty until it is stored there)."""
     stored: bool = False
+    unsure: bool = False
+    """Older than what the history knows, which has a gap: its counts are not known."""
     ended: int = -1
     trail: list[Event] = []
 
@@ -168,6 +173,8 @@ class Queue(msgspec.Struct, gc=False):
     allowed: set[str] = set()
     at_most_once: bool = False
     """There was a subscription that needs no acks."""
+    partial: bool = False
+    """It may hold messages that the history doesn't know."""
     dumped: bool = False
     drained: bool = False
 
@@ -196,9 +203,11 @@ class Ledger:
         "answers",
         "crashes",
         "epoch",
+        "older_ops",
         "opens",
         "owners",
         "part",
+        "partial",
         "publish_ops",
         "pubs",
         "queues",
@@ -209,11 +218,18 @@ class Ledger:
         "report",
         "server",
         "settle_ops",
+        "since_gap",
         "subs",
     )
 
     def __init__(self, part: bool = False) -> None:
         self.part = part
+        self.partial = False
+        """There was a gap in all that is known: every queue is partial."""
+        self.since_gap: set[str] | None = None
+        """Receipts granted since the last gap; None: there was none."""
+        self.older_ops: set[int] = set()
+        """Settles under way with receipts that may have been granted before the last gap."""
         self.server = True
         self.report = Report()
         self.queues = Queues()
@@ -278,6 +294,50 @@ class Ledger:
         """An end that needed no grant: its tombstone tells what a zombie may not know of."""
         m.fence = max(m.fence, self.epoch << EPOCH_SHIFT)
         self.end(q, m, code)
+
+    # After a gap
+
+    def forget_live(self, q: Queue) -> None:
+        """Of a queue's messages only those are known any more that have ended."""
+        q.partial = q.pruned = True
+        for m in q.live.values():
+            if m.out:
+                self.close_grant(m)
+        for known in (q.live, q.keys, q.dedups, q.producers):
+            known.clear()
+        for op in [op for op, pub in self.publish_ops.items() if pub.first.queue == q.name]:
+            del self.publish_ops[op]
+        for uid in [uid for uid, pub in self.pubs.items() if pub.first.queue == q.name]:
+            del self.pubs[uid]
+        for op, (about, settle) in self.settle_ops.items():
+            if about is not None and about.queue == q.name:
+                self.settle_ops[op] = None, settle
+                self.older_ops.add(op)
+
+    def adopt(self, q: Queue, id: str, seq: int = 0) -> Msg:
+        """A message that is older than what the history knows."""
+        m = q.live[id] = Msg(id, q.name, q.name, transferred=True, seq=seq)
+        self.believe(m)
+        return m
+
+    def believe(self, m: Msg) -> None:
+        """Its counts are what is next said of them."""
+        m.unsure = m.reject_asked = True
+        m.opens, m.starts, m.grants = -1, MANY, MANY
+
+    def unasked(self, message: str, answer: Event) -> None:
+        """An answer to nothing, or to what was asked before the last gap."""
+        if self.since_gap is None:
+            self.violate("malformed", message, None, answer)
+
+    def is_partial(self, q: Queue) -> bool:
+        return self.partial or q.partial
+
+    def is_older(self, receipt: str) -> bool:
+        """Whether a receipt that is not valid may have been granted before the last gap."""
+        return self.since_gap is not None and receipt not in self.since_gap
+
+    # Ends
 
     def forget(self, pub: Pub) -> None:
         """Drop a logical message of which nothing more can come."""

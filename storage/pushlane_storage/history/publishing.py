@@ -42,7 +42,7 @@ class Publishing:
     def published(self, e: Published) -> None:
         pub = self._ops.pop(e.op, None)
         if pub is None:
-            self._ledger.violate("malformed", "an answer to no publish", None, e)
+            self._ledger.unasked("an answer to no publish", e)
             return
         ledger = self._ledger
         ledger.answers += 1
@@ -58,6 +58,8 @@ class Publishing:
             m = Msg(e.id, first.queue, first.queue, seq=e.seq, trail=[first, e])
             if e.duplicate:
                 q.live[e.id] = m
+                if ledger.is_partial(q):
+                    ledger.believe(m)
                 ledger.report.note("duplicate")
                 self._identify(q, pub, e.id, e)
             else:
@@ -74,7 +76,7 @@ class Publishing:
     def failed(self, e: PublishFailed) -> None:
         pub = self._ops.pop(e.op, None)
         if pub is None:
-            self._ledger.violate("malformed", "an answer to no publish", None, e)
+            self._ledger.unasked("an answer to no publish", e)
             return
         pub.pending -= 1
         if e.code in UNKNOWN_CODES:
@@ -89,6 +91,8 @@ class Publishing:
     def meet(self, q: Queue, id: str, uid: str, seq: int, event: Event) -> Msg | None:
         """A message of which neither an answer nor a transfer told: can a publish explain it?"""
         pub = self._pubs.get(uid)
+        if pub is None and self._ledger.is_partial(q):
+            return self._ledger.adopt(q, id, seq)
         if pub is None:
             self._ledger.violate("phantom", f"no publish explains {uid!r}", None, event)
             return None
@@ -101,11 +105,16 @@ class Publishing:
 
     def name(self, q: Queue, m: Msg, uid: str, event: Event) -> bool:
         """A delivery or a dump says whose body a message has. False when that can't be."""
+        if not uid or m.unsure:
+            return True
         if m.uid:
             message = f"id {m.id} is {m.uid!r}, not {uid!r}"
             self._ledger.violate("phantom", message, m, event)
             return False
         pub = self._pubs.get(uid)
+        if pub is None and self._ledger.is_partial(q):
+            self._ledger.believe(m)
+            return True
         if pub is None or pub.first.queue != m.home:
             self._ledger.violate("phantom", f"no publish explains {uid!r}", m, event)
             return False

@@ -31,7 +31,7 @@ PLANTS = [
     ("storage/pushlane_storage", "pushlane_dispatcher", {LAYERS}),
     ("storage/pushlane_storage", "pushlane_leases", {LAYERS}),
     ("leases/pushlane_leases", "pushlane_storage", {LAYERS}),
-    ("leases/pushlane_leases", "pushlane_spark", {LAYERS}),
+    ("leases/pushlane_leases", "pushlane_spark", {LAYERS, WIRE}),  # jobs use the SDK
     ("sdk_py/src/pushlane", "pushlane_storage", {LAYERS}),
     ("gateway/pushlane_gateway", "pushlane_storage", {GATEWAY}),
     ("gateway/pushlane_gateway", "pushlane_leases", {GATEWAY}),
@@ -44,6 +44,7 @@ PLANTS = [
     *[(f"{DISPATCHER}/core", name, {CORE}) for name in ("pushlane_leases", "random", "time")],
     (f"{DISPATCHER}/core", "asyncio", {CORE, TRIO}),
     ("storage/pushlane_storage", "asyncio", {TRIO}),
+    ("spark/pushlane_spark", "asyncio", {TRIO}),
     # and what must stay allowed
     ("gateway/pushlane_gateway", "pushlane_dispatcher", set()),
     (DISPATCHER, "pushlane_leases", set()),

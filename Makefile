@@ -20,7 +20,7 @@ define install-services
 @tools/install-debian redis-server redis-server
 endef
 
-.PHONY: help setup serve demo test check fmt bench bench-core bench-gateway bench-replicated bench-js bench-spark sim powerloss faults crash outages soak services lock clean
+.PHONY: help setup serve demo test check fmt bench bench-core bench-gateway bench-replicated bench-js bench-spark bench-usage sim powerloss faults crash outages soak services lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -105,7 +105,7 @@ fmt: setup $(JS_READY) ## format and mend what can be mended
 	.venv/bin/ruff check --fix .
 	cd sdk_js && npm run --silent format
 
-bench: bench-core bench-gateway bench-replicated bench-js bench-spark ## run all benchmarks
+bench: bench-core bench-gateway bench-replicated bench-js bench-spark bench-usage ## run all benchmarks
 
 bench-core: setup ## benchmark the dispatcher's core and the embedded store
 	$(PY) -m bench.core
@@ -119,6 +119,10 @@ bench-replicated: setup ## benchmark the server on Cassandra and Redis; QUICK=1,
 	$(install-services)
 	@tools/install-debian node nodejs npm
 	$(PY) -m bench.replicated $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+bench-usage: setup ## benchmark what counting usage costs
+	@tools/install-debian node nodejs npm
+	$(PY) -m bench.usage
 
 bench-js: setup $(JS_BUILT) ## benchmark the JavaScript SDK beside raw frames and nats.js
 	$(PY) -m bench.javascript

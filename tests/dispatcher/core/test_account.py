@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pushlane_dispatcher.core.account import Account
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.lane import Lane, LiveBucket
+from pushlane_dispatcher.core.marks import Marks
 from pushlane_dispatcher.core.recovered import RecoveredBucket
 from pushlane_storage.bucket import Bucket, BucketKey
 from pushlane_storage.settlement import BucketState
@@ -46,7 +48,13 @@ def test_a_bucket_in_the_tally_is_not_counted_again() -> None:
     tally = Tally(1, {}, {"published": 5, "acked": 5}, frozenset([kept, gone]))
     account = Account(tally, [RecoveredBucket(Bucket(kept, 0), BucketState())])
     assert account.counted == {kept}
-    assert account.lifetime([]) == {"published": 5, "acked": 5}
+    lane = Lane(4, 2)
+    bucket = LiveBucket(kept, 0, 0, Marks(1))
+    bucket.count = 5
+    lane.buckets.append(bucket)
+    assert account.lifetime([lane]) == {"published": 5, "acked": 5}
+    account.drain(bucket)
+    assert account.drained == {"published": 5, "acked": 5}
     account.marked(kept)
     account.marked(kept)
     assert account.counted == set()

@@ -41,7 +41,10 @@ def find(spark: SparkSession, store: str, archive: str, queue: str = "orders") -
     kept = read_archive(spark, archive).where(f"queue = '{queue}'")
     return Stored(
         [tuple(one) for one in kept.select("id", "body", "state").collect()],
-        [tuple(one) for one in Look(source, [row.queue_id]).messages.select("id", "body", "state").collect()],
+        [
+            tuple(one)
+            for one in Look(source, [row.queue_id]).messages.select("id", "body", "state").collect()
+        ],
     )
 
 
@@ -51,8 +54,16 @@ def violations(ledger: Ledger, found: Stored) -> list[str]:
     store = {id: (body, state) for id, body, state in found.store}
     return [
         *_twice(found.archive),
-        *(f"{id} was never confirmed, and is in the archive" for id in archive if id not in ledger.bodies),
-        *(f"{id} is in the archive, and has not ended" for id, (_, state) in archive.items() if state == "open"),
+        *(
+            f"{id} was never confirmed, and is in the archive"
+            for id in archive
+            if id not in ledger.bodies
+        ),
+        *(
+            f"{id} is in the archive, and has not ended"
+            for id, (_, state) in archive.items()
+            if state == "open"
+        ),
         *(
             f"{id} was lost: it has not ended, and is not in the store"
             for id in ledger.bodies

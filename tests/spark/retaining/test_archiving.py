@@ -132,7 +132,7 @@ def test_a_bug_that_drops_before_verifying_is_caught(
 
     def unverified(self: Archivist, name: str, group: Any, written: int) -> Any:
         return [
-            Archived(*one.shard, *one.bucket.key, messages=one.bucket.count, checksum=0)
+            Archived(*one.shard, *one.bucket.key, one.bucket.count, 0)  # type: ignore[call-arg]
             for one in group
         ], {}
 

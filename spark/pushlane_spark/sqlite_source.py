@@ -143,12 +143,12 @@ class SqliteSource:
     def _of(self, text: str, columns: StructType, keys: DataFrame) -> DataFrame:
         """The rows of some buckets. Queues and times are for SQLite to look up, the rest is
         sorted out here."""
-        found = keys.agg(F.min("start"), F.max("start")).first()
+        found = keys.agg(F.min("start"), F.max("start"), F.collect_set("queue_id")).first()
         assert found is not None
-        low, high = found
+        low, high, queue_ids = found
         if low is None:
             return self._spark.createDataFrame([], columns)
-        asked = f"{_among(_queues_of(keys))} AND bucket.start BETWEEN {low} AND {high}"
+        asked = f"{_among(queue_ids)} AND bucket.start BETWEEN {low} AND {high}"
         columns = struct(columns, place=LONG)
         stored = self._read(text + asked, columns, in_parts=True, asked=asked).drop("place")
         return stored.join(F.broadcast(keys), BUCKET, "left_semi")

@@ -5,3 +5,8 @@ archiving   staged, verified, committed, published: so often as need be, and eac
 dropping    through the store, or the server that has it
 job         all of it, one after the other
 """
+
+from pushlane_spark.retaining.job import run
+from pushlane_spark.retaining.report import RetentionReport
+
+__all__ = ["RetentionReport", "run"]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pushlane_spark import frames
 from pushlane_spark.archive import ARCHIVE, PARTITIONS, archived_form
 from pushlane_spark.decoding import decode
-from pushlane_spark.frames import BUCKET, TEXT, struct
+from pushlane_spark.frames import BUCKET, LONG, TEXT, struct
 from pushlane_spark.retaining.commits import (
     Archived,
     Place,
@@ -30,6 +30,7 @@ from pushlane_spark.retaining.plan import Found, Queue
 from pushlane_spark.source import Source
 
 NAMES = struct(queue_id=TEXT, tenant=TEXT, queue=TEXT)
+_ENDS = struct(frames.BUCKET_KEY, bucket_first=LONG, bucket_end=LONG)
 _OPEN = ("open", "leaving")
 
 
@@ -48,6 +49,9 @@ class Archivist:
         self._spark = spark
         self._source = source
         self._states = states
+        rows = states.select(*BUCKET, "bucket_first", "bucket_end").collect()
+        self._ends: dict[Place, tuple[int, int]] = {tuple(row[:5]): tuple(row[5:]) for row in rows}
+        """By bucket: its first message, and the end behind its last."""
         self._queues = queues
         self._files = files
         self._turn = Turn(files)
@@ -103,21 +107,22 @@ class Archivist:
         self, name: str, group: Sequence[Found], written: int
     ) -> tuple[list[Archived], dict[Place, str]]:
         staged = self._spark.read.schema(ARCHIVE).parquet(self._files.full(staging(name)))
-        states = self._states.join(F.broadcast(self._keys(group)), BUCKET, "left_semi")
-        expected = states.select(*BUCKET, "bucket_first", "bucket_end")
-        sums = staged.join(F.broadcast(expected), BUCKET).groupBy(*BUCKET).agg(*_sums())
-        found = expected.join(sums, BUCKET, "left").collect()
+        expected = [
+            (*one.place, *self._ends[one.place]) for one in group if one.place in self._ends
+        ]
+        ends = self._spark.createDataFrame(expected, _ENDS)
+        sums = staged.join(F.broadcast(ends), BUCKET).groupBy(*BUCKET).agg(*_sums())
+        found = {tuple(row[:5]): tuple(row[5:]) for row in sums.collect()}
         archived, wrong, seen = [], {}, 0
-        for row in found:
-            place: Place = tuple(row[name] for name in BUCKET)
-            count = row.bucket_end - row.bucket_first
-            numbers = [row[name] or 0 for name in ("count", "total", "squares", "open", "checksum")]
-            seen ^= numbers[-1]
-            reason = judge(count, *numbers[:-1])
+        for *key, first, end in expected:
+            place: Place = tuple(key)  # type: ignore[assignment]
+            *numbers, checksum = found.get(place, (0, 0, 0, 0, 0))
+            seen ^= checksum
+            reason = judge(end - first, *numbers)
             if reason is not None:
                 wrong[place] = reason
             else:
-                archived.append(Archived(*place, count, numbers[-1]))
+                archived.append(Archived(*place, end - first, checksum))
         missing = {one.place for one in group} - {*wrong, *(one.place for one in archived)}
         wrong |= dict.fromkeys(missing, "the store says nothing of it any more")
         if not wrong and seen != written:

@@ -8,7 +8,7 @@ those never change again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -75,17 +75,16 @@ def run(
         wall_clock() if now is None else now,
         RetentionReport(shown(store), archive, dry_run, 0),
     )  # fmt: skip
-    chosen = job.choose(tenant, queues)
+    job.choose(tenant, queues)
     if job.files is not None:
         job.resume()
-    look, plan = job.look(chosen, _server(url, token), drain_s)
+    look, plan = job.look(_server(url, token), drain_s)
     job.note(plan)
     if dry_run:
         job.would(look, plan)
     else:
         job.carry_out(look, plan, group_messages)
-    if queues is None and tenant is None:
-        job.orphans(remove=orphans and not dry_run)
+    job.orphans(plan, remove=orphans and not dry_run)
     at("done")
     return job.report
 
@@ -116,20 +115,17 @@ class Job:
         self.report = report
         report.at = now
         self._queues: dict[str, Queue] = {}
+        self._all = True
 
     # Looking
 
-    def choose(self, tenant: str | None, names: Collection[str] | None) -> list[str]:
-        """The ids of the queues that this run is about."""
-        rows = self._source.queues().where(~F.col("deleting")).collect()
-        for row in rows:
-            config = msgspec.json.decode(row.config, type=QueueConfig)
-            self._queues[row.queue_id] = Queue(row.tenant, row.queue, row.queue_id, config)
-        return [
-            queue.id
-            for queue in self._queues.values()
-            if tenant in (None, queue.tenant) and (names is None or queue.name in names)
-        ]
+    def choose(self, tenant: str | None, names: Collection[str] | None) -> None:
+        """Which queues this run is about; those that are being deleted are their owners' affair."""
+        for row in self._source.queues().where(~F.col("deleting")).collect():
+            if tenant in (None, row.tenant) and (names is None or row.queue in names):
+                config = msgspec.json.decode(row.config, type=QueueConfig)
+                self._queues[row.queue_id] = Queue(row.tenant, row.queue, row.queue_id, config)
+        self._all = tenant is None and names is None
 
     def resume(self) -> None:
         """Carry out what an earlier run had decided, and throw away what it had not."""
@@ -140,9 +136,9 @@ class Job:
         commits.clean(self.files)
         self._at("resumed")
 
-    def look(self, ids: Sequence[str], server: Server | None, drain_s: float) -> tuple[Look, Plan]:
+    def look(self, server: Server | None, drain_s: float) -> tuple[Look, Plan]:
         """A look at these queues and what is to be done, after servers did their part."""
-        look, plan = self._look(ids)
+        look, plan = self._look()
         waiting = plan.waiting.get(OWNER)
         if not waiting or server is None or self.report.dry_run:
             return look, plan
@@ -154,11 +150,11 @@ class Job:
         end = time.monotonic() + drain_s
         while plan.waiting.get(OWNER) and time.monotonic() < end:
             time.sleep(POLL_S)
-            look, plan = self._look(ids)
+            look, plan = self._look()
         return look, plan
 
-    def _look(self, ids: Sequence[str]) -> tuple[Look, Plan]:
-        look = Look(self._source, ids)
+    def _look(self) -> tuple[Look, Plan]:
+        look = Look(self._source, None if self._all else list(self._queues))
         found = found_in(look.buckets)
         self._at("looked")
         can_archive = self.report.archive is not None
@@ -257,15 +253,15 @@ class Job:
             else:
                 self._wait(one.shard.queue_id, MARKS, 1)
 
-    def orphans(self, *, remove: bool) -> None:
-        """What belongs to no queue. Queues are read after buckets: none is made in between."""
-        found = found_in(self._source.buckets())
+    def orphans(self, plan: Plan, *, remove: bool) -> None:
+        """What belongs to no queue. The queues are read again: one may have been made meanwhile."""
+        if not plan.orphans:
+            return
         known = {row.queue_id for row in self._source.queues().collect()}
-        strange = [one for one in found if one.shard.queue_id not in known]
-        plan = make_plan({}, strange, self._now, can_archive=False)
-        self.report.orphans = {id: len(rows) for id, rows in plan.orphans.items()}
-        if remove and plan.orphans and self._dropper.remove(list(plan.orphans)):
-            self.report.removed = list(plan.orphans)
+        strange = {id: rows for id, rows in plan.orphans.items() if id not in known}
+        self.report.orphans = {id: len(rows) for id, rows in strange.items()}
+        if remove and strange and self._dropper.remove(list(strange)):
+            self.report.removed = list(strange)
 
 
 def found_in(buckets: DataFrame) -> list[Found]:

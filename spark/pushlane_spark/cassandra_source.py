@@ -25,6 +25,7 @@ from pushlane_storage.cassandra.connection import Connection
 from pushlane_storage.cassandra.errors import OpenError
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.rows import bucket_of
+from pushlane_storage.cassandra.tables import USAGE
 from pushlane_storage.url import BadStoreUrl, parse_cassandra, shown
 
 FORMAT = "org.apache.spark.sql.cassandra"
@@ -96,7 +97,7 @@ class CassandraSource:
             else [place for place in self._partitions() if place[1] in days]
         )
         keys = self._spark.createDataFrame(asked, "tenant string, day long")
-        stored = keys.join(self._table("usage"), ["tenant", "day"])
+        stored = keys.join(self._table(USAGE.name), ["tenant", "day"])
         minutes = F.col("minute").between(first_minute, last_minute)
         return decode_usage(stored.where(minutes).to(STORED_USAGE))
 
@@ -118,7 +119,7 @@ def usage_partitions(connection: Connection, keyspace: str) -> list[tuple[str, i
     """All tenants and days that have usage: only keys are read, page by page."""
     from cassandra.query import SimpleStatement
 
-    text = f"SELECT DISTINCT tenant, day FROM {keyspace}.usage"
+    text = f"SELECT DISTINCT tenant, day FROM {keyspace}.{USAGE.name}"
     found = connection.session.execute(SimpleStatement(text, fetch_size=PAGE_KEYS))
     return [(row["tenant"], row["day"]) for row in found]
 

@@ -14,6 +14,8 @@ import trio
 
 from pushlane_storage.cassandra.connection import Connection
 from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.cassandra.migrate import migrate
+from pushlane_storage.cassandra.tables import USAGE
 from pushlane_storage.sqlite.store import SqliteStore
 from pushlane_storage.url import parse_cassandra
 from tests.services import service
@@ -21,19 +23,6 @@ from tests.services import service
 MONDAY = 29_681_280
 """A minute: 2026-06-08, 00:00 UTC."""
 DAY = 24 * 60
-
-_KEYSPACE = (
-    "CREATE KEYSPACE IF NOT EXISTS {0} WITH replication ="
-    " {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
-)
-_QUEUES = (
-    "CREATE TABLE IF NOT EXISTS {0}.queues (tenant text, name text, id text, version bigint,"
-    " deleting boolean, config text, PRIMARY KEY (tenant, name))"
-)
-_USAGE = (
-    "CREATE TABLE IF NOT EXISTS {0}.usage (tenant text, day bigint, queue text, minute bigint,"
-    " node text, counters blob, PRIMARY KEY ((tenant, day), queue, minute, node))"
-)
 
 
 class UsageRow(NamedTuple):
@@ -60,18 +49,16 @@ def make_folder(folder: Path) -> str:
 def make_keyspace(name: str) -> str:
     """The URL of a keyspace with the tables that usage jobs read."""
     url = service("cassandra").cassandra_url(f"{name}_{os.getpid()}")
-    execute(url, [_KEYSPACE, _QUEUES, _USAGE])
+    trio.run(migrate, parse_cassandra(url))
     return url
 
 
-def execute(url: str, texts: Iterable[str], values: Iterable[tuple[object, ...]] = ()) -> None:
+def insert(url: str, values: Iterable[tuple[object, ...]]) -> None:
     address = parse_cassandra(url)
     connection = Connection.connect(address, Limits())
+    text = f"INSERT INTO {address.keyspace}.{USAGE.name} (tenant, day, queue, minute, node,"
     try:
-        for text in texts:
-            connection.execute(text.format(address.keyspace), 60)
         for row in values:
-            text = f"INSERT INTO {address.keyspace}.usage (tenant, day, queue, minute, node,"
             connection.session.execute(f"{text} counters) VALUES (%s, %s, %s, %s, %s, %s)", row)
     finally:
         connection.close()
@@ -80,7 +67,7 @@ def execute(url: str, texts: Iterable[str], values: Iterable[tuple[object, ...]]
 def put(url: str, rows: Iterable[UsageRow]) -> None:
     if url.startswith("cassandra:"):
         places = [(*row, row.packed()) for row in rows]
-        execute(url, [], [(t, m // DAY, q, m, node, packed) for t, q, m, node, _, packed in places])
+        insert(url, [(t, m // DAY, q, m, node, packed) for t, q, m, node, _, packed in places])
         return
     with closing(sqlite3.connect(Path(url.partition(":")[2], "pushlane.db"))) as connection:
         connection.executemany(
@@ -97,7 +84,7 @@ def read(url: str, node: str) -> dict[tuple[str, str, int], dict[str, int]]:
         address = parse_cassandra(url)
         ring = Connection.connect(address, Limits())
         try:
-            stored = ring.execute(f"SELECT * FROM {address.keyspace}.usage")
+            stored = ring.execute(f"SELECT * FROM {address.keyspace}.{USAGE.name}")
         finally:
             ring.close()
         rows = [tuple(row[name] for name in names) for row in stored]

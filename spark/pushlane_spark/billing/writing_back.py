@@ -19,6 +19,7 @@ from pushlane_spark.billing.pricing import COSTS
 from pushlane_spark.cassandra_source import FORMAT, connector_options
 from pushlane_spark.errors import StoreUnreadable
 from pushlane_spark.usage_frames import BILLING, DAY, HOUR
+from pushlane_storage.cassandra.tables import USAGE
 from pushlane_storage.sqlite.errors import FolderLocked, OpenError
 from pushlane_storage.sqlite.folder import open_folder
 from pushlane_storage.url import parse_cassandra
@@ -76,5 +77,5 @@ def _into_cassandra(spark: SparkSession, store: str, rows: list[Row]) -> None:
     level = options["spark.cassandra.input.consistency.level"]
     stored = [(row[0], row[2] // DAY, *row[1:]) for row in rows]
     frame = spark.createDataFrame(stored, _COLUMNS)
-    writer = frame.write.format(FORMAT).mode("append").options(table="usage", **options)
+    writer = frame.write.format(FORMAT).mode("append").options(table=USAGE.name, **options)
     writer.option("spark.cassandra.output.consistency.level", level).save()

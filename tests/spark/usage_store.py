@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 import trio
+from pyspark.errors import AnalysisException
 
+from pushlane_spark.cassandra_source import CassandraSource
+from pushlane_spark.errors import StoreUnreadable
+from pushlane_spark.session import open_session
 from pushlane_storage.cassandra.connection import Connection
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.migrate import migrate
@@ -23,6 +28,7 @@ from tests.services import service
 MONDAY = 29_681_280
 """A minute: 2026-06-08, 00:00 UTC."""
 DAY = 24 * 60
+PATIENCE = 600
 
 
 class UsageRow(NamedTuple):
@@ -50,7 +56,21 @@ def make_keyspace(name: str) -> str:
     """The URL of a keyspace with the tables that usage jobs read."""
     url = service("cassandra").cassandra_url(f"{name}_{os.getpid()}")
     trio.run(migrate, parse_cassandra(url))
+    wait_for(url)
     return url
+
+
+def wait_for(url: str) -> None:
+    """A connector that is connected already hears of new tables a moment later."""
+    spark = open_session()
+    for _ in range(PATIENCE):
+        try:
+            CassandraSource(spark, url).usage(1, 1, "nobody")
+        except (StoreUnreadable, AnalysisException):
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"Spark never saw {url}")
 
 
 def insert(url: str, values: Iterable[tuple[object, ...]]) -> None:

@@ -48,7 +48,15 @@ class Folding:
 
     def state(self, bucket: Bucket) -> BucketState:
         """`bucket` has the counts that exist."""
-        state = fold(_valid(self._settlements.get(bucket.key, ()), self._flushes))
+        rows = self._settlements.get(bucket.key, ())
+        valid = _valid(rows, self._flushes)
+        state = fold(valid)
+        if bucket.drained:
+            # Whoever sealed its owners off had not read its rows, so the seal doesn't count them.
+            # They were confirmed all the same, or the bucket would not be drained.
+            others = fold(row for row in rows if row not in valid).checkpoint()
+            rest = Settlement(bucket.key, 0, 0, [], acked=others.acked, gone=others.gone)
+            state.apply(rest)
         purge = self._purges.get(bucket.key.lane)
         if purge is not None:
             state.purge(purge, bucket.first, bucket.first + bucket.count - 1)

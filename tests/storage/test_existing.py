@@ -7,7 +7,7 @@ from pushlane_storage.existing import Folding, ShardRows, count_flushes, count_s
 from pushlane_storage.seal import Seal, Seals
 from pushlane_storage.segment import SegmentHead
 from pushlane_storage.seq import make_seq
-from pushlane_storage.settlement import Purge, Settlement
+from pushlane_storage.settlement import Gone, Purge, Settlement
 
 A, B = BucketKey(4, 1, 10), BucketKey(4, 1, 20)
 FIRST = make_seq(1, 0)
@@ -45,6 +45,26 @@ def test_a_flush_counts_when_it_is_whole() -> None:
     rows.settlements[B] = [Settlement(B, 1, 1, [A, B], acked=[(FIRST + 5, FIRST + 5)])]
     flushes = count_flushes(rows, Seals(), buckets)
     assert list(Folding(rows, flushes).state(buckets[A]).acked) == [(FIRST, FIRST + 1)]
+
+
+def test_a_drained_bucket_was_settled_also_where_no_seal_counts_it() -> None:
+    """A new owner doesn't read the settlements of drained buckets before it seals."""
+    bucket = Bucket(A, FIRST, True, True, count=4)
+    rows = [
+        Settlement(A, 1, 0, [A], acked=[(FIRST, FIRST + 1)]),
+        Settlement(A, 1, 7, [A], acked=[(FIRST + 2, FIRST + 2)]),
+        Settlement(A, 2, 0, [A], gone=[Gone("expired", FIRST + 1, FIRST + 3)]),
+    ]
+    found = ShardRows([Seal(3, [(4, 1, 4)], [(2, 1)])], [bucket], {}, {A: rows})
+    flushes = count_flushes(found, Seals(found.seals), {})
+    assert flushes == {1: 0, 2: 1}
+    state = Folding(found, flushes).state(bucket)
+    assert (list(state.acked), list(state.gone["expired"])) == (
+        [(FIRST, FIRST)],
+        [(FIRST + 1, FIRST + 3)],
+    )
+    undrained = Bucket(A, FIRST, True, count=4)
+    assert list(Folding(found, flushes).state(undrained).acked) == []
 
 
 def test_a_purge_ends_what_it_did_not_spare() -> None:

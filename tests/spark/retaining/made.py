@@ -55,7 +55,7 @@ def make_store(folder: Path) -> Made:
 async def _write(folder: Path) -> str:
     store = await SqliteStore.open(folder)
     config = QueueConfig(archive="parquet", dedup_window_ms=DAY, retention_ms=DAY)
-    queue = await store.create_queue("t", "orders", config)
+    queue = await store.create_queue("default", "orders", config)
     shard = ShardKey(queue.id, 0)
     await store.claim(slot_of(shard), "first")
     places = {ACKED: (0, 4), SEALED: (4, 2), MARKED: (6, 4), DAMAGED: (10, 4), OPEN: (14, 4)}

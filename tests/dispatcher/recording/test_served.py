@@ -31,7 +31,7 @@ def test_a_clean_history(tmp_path: Path) -> None:
     history = served(tmp_path)
     report = check(history)
     assert report.ok, str(report)
-    assert report.notes["gap"] == 2
+    assert report.events["gap"] == 2
     assert report.events["crash"] == 2
     causes = Counter(event.cause for event in history if isinstance(event, Leaving))
     assert {"rejected", "max_attempts", "expired"} <= causes.keys()
@@ -51,5 +51,5 @@ def test_a_history_that_was_cut_short_and_has_gaps(tmp_path: Path) -> None:
     history = served(tmp_path, file_bytes=40_000, files=3, events=50)
     report = check(history)
     assert report.ok, str(report)
-    assert report.notes["gap"] > 2
+    assert report.events["gap"] > 2
     assert len(list((tmp_path / "history").glob("*.jsonl"))) <= 4

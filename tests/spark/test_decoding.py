@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 import trio
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from pushlane_spark import frames
-from pushlane_spark.columns import LAST_MS, time_of
+from pushlane_spark.columns import COLUMNS, LAST_MS, Part, time_of
+from pushlane_spark.decoding import decode
 from pushlane_spark.look import Look
+from pushlane_spark.outcomes import OPEN
 from pushlane_spark.source import open_source
+from pushlane_spark.states import at_hand, read_states
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
@@ -109,6 +112,36 @@ def test_damage_is_reported(look: Look) -> None:
     assert (damage.lane, damage.epoch, damage.first, damage["count"]) == (LANE, 2, DAMAGED, 1)
     assert "checksum mismatch" in damage.reason
     assert look.damages.schema.names == frames.DAMAGES.names
+
+
+def test_some_columns_only(look: Look, messages: list[Row]) -> None:
+    few = look.messages_of(look.buckets, ["key", "size", "state", "seq"])
+    assert few.columns == ["key", "state", "size", *frames.BUCKET, "seq"]
+    names = few.columns
+    found = [tuple(row) for row in few.orderBy("lane", "seq").collect()]
+    assert found == [tuple(row[name] for name in names) for row in messages]
+
+
+def test_bodies_stay_where_they_are(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    """States come to them, unless those are large."""
+    segments, plain = look.source.segments(look.buckets), read_states(look.source, look.buckets)
+
+    def plan(states_at_hand: DataFrame) -> str:
+        found = decode(segments, states_at_hand)._jdf.queryExecution().executedPlan()
+        return str(found.toString())
+
+    assert "SortMergeJoin" not in plan(at_hand(plain))
+    monkeypatch.setattr("pushlane_spark.states.MOST_AT_HAND", 1)
+    assert "SortMergeJoin" in plan(at_hand(plain))
+
+
+def test_text_that_is_none_is_data() -> None:
+    messages = [Message(body, START) for body in (b"\xff", "ä".encode())]
+    messages.append(Message(b"1", START, is_data=True))
+    part = Part(("q", 0, LANE, 1, START), FIRST, messages, [OPEN] * 3)
+    assert COLUMNS["body"](part) == [None, "ä", None]
+    assert COLUMNS["data"](part) == [b"\xff", None, b"1"]
+    assert set(COLUMNS) == set(frames.MESSAGES.names)
 
 
 def test_times_that_nobody_can_show() -> None:

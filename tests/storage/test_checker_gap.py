@@ -95,6 +95,6 @@ def test_limits_and_owners_may_have_been_told_before() -> None:
     assert broken([GAP, QueueSet(0, "q"), late]) == {"attempts"}
 
 
-def test_it_is_told_in_the_notes() -> None:
+def test_it_is_counted() -> None:
     configured = [QueueSet(0, "q"), Allow(0, "q", "purged"), GAP, Gap(0, "q")]
-    assert check(server(configured, grant(1, "r", E1 + 1))).notes["gap"] == 2
+    assert check(server(configured, grant(1, "r", E1 + 1))).events["gap"] == 2

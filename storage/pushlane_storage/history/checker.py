@@ -132,7 +132,6 @@ class Checker:
 
     def _gap(self, e: Gap) -> None:
         ledger = self._ledger
-        ledger.report.note("gap")
         ledger.since_gap = set()
         ledger.partial = ledger.partial or not e.queue
         for name in [e.queue] if e.queue else list(ledger.queues):

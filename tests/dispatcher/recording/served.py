@@ -13,7 +13,7 @@ from tests.crash.node import Node
 
 QUEUE = "orders"
 OPTIONS = {"max_attempts": 2, "backoff_base_ms": 1, "backoff_max_ms": 20, "lease_ms": 2_000}
-MESSAGES = 300
+MESSAGES = 200
 
 
 def make_node(folder: Path, plant: str = "", **settings: int) -> Node:

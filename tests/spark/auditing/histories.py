@@ -100,7 +100,8 @@ def _confused(event: Event, other: Event) -> Event:
 def random_history(seed: int) -> History:
     random = Random(seed)
     count = random.choice((1, 3, 3))
-    models = [Model(seed * 10 + n).run(random.randrange(5, 60)) for n in range(count)]
+    gaps = random.random() < 0.2
+    models = [Model(seed * 10 + n, gaps=gaps).run(random.randrange(5, 60)) for n in range(count)]
     history = mixed(random, [renamed(model, n) for n, model in enumerate(models)])
     history = strange(random, history, random.choice((0, 0, 1, 4)))
     return as_clients_saw_it(history) if random.random() < 0.4 else history

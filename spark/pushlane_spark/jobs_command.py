@@ -76,7 +76,7 @@ def retention(
     """
     options = {"archive": archive, "queues": queue, "tenant": tenant, "dry_run": dry_run}
     options |= {"url": server.url, "token": _token(server)}
-    report = run_job("retention", spark, _job("retaining.report:run", store, options))
+    report = run_job("retention", spark, _job("retaining.job:run", store, options))
     finish(report, json=json)
 
 

@@ -20,6 +20,7 @@ from pushlane_spark.jars import spark_jars
 from pushlane_storage.history.event import write
 from tests.spark.replaying.archives import Kept, write_archive
 from tests.spark.target import messages_in
+from tests.spark.traffic import Sent
 from tests.test_history import ACKED, END, STORED
 from tools.services.ports import free_port
 
@@ -62,6 +63,14 @@ def url() -> Iterator[str]:
 # Jobs of other packages: what they are given
 
 
+RATES = """
+currency = "EUR"
+[[prices]]
+from = 2020-01-01
+million_published = 500_000
+"""
+
+
 class Line(msgspec.Struct):
     queue: str
     dropped: int
@@ -79,9 +88,9 @@ class StandIn:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         self.given: dict[str, Any] = {}
         self.ok = True
-        module = ModuleType(f"pushlane_spark.{name}.report")
+        module = ModuleType(f"pushlane_spark.{name}")
         module.run = self._run  # type: ignore[attr-defined]
-        package = ModuleType(f"pushlane_spark.{name}")
+        package = ModuleType(module.__name__.rpartition(".")[0])
         package.__path__ = []
         monkeypatch.setitem(sys.modules, package.__name__, package)
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -93,7 +102,7 @@ class StandIn:
 
 
 def test_retention(run: Ran, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    job = StandIn(monkeypatch, "retaining")
+    job = StandIn(monkeypatch, "retaining.job")
     (tmp_path / "token").write_text("secret\n")
     given = ["--archive", "/a", "--queue", "one", "--queue", "two", "--dry-run", "--tenant", "t"]
     server = ["--url", "ws://h", "--token-file", str(tmp_path / "token")]
@@ -120,7 +129,7 @@ def test_retention(run: Ran, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_usage(run: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = StandIn(monkeypatch, "billing")
+    job = StandIn(monkeypatch, "billing.report")
     options = ["--store", "sqlite:d", "--rate-card", "r.toml", "--out", "o"]
     assert run("usage", *options, "--since", "2026-11-01", "--until", "2026-11-02T00:30+01:00") == 0
     first = datetime(2026, 11, 1, tzinfo=UTC)
@@ -136,13 +145,35 @@ def test_usage(run: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_metrics(run: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = StandIn(monkeypatch, "measuring")
+    job = StandIn(monkeypatch, "measuring.report")
     assert run("metrics", "--store", "sqlite:d", "--out", "o", "--archive", "/a") == 0
     period = job.given.pop("until") - job.given.pop("since")
     assert abs(period - timedelta(days=7)) < timedelta(minutes=1)
     assert job.given == {"out": "o", "tenant": None, "archive": "/a"}
     assert run("metrics", "--store", "sqlite:d", "--out", "o", "--since", "soon") == 2
     assert "'soon' is no time: give a date" in run.err
+
+
+def test_jobs_over_what_servers_stored(
+    run: Ran, traffic: tuple[str, dict[str, Sent]], tmp_path: Path
+) -> None:
+    store, sent = traffic
+    (tmp_path / "rates.toml").write_text(RATES)
+    period = ["--since", "1h", "--until", "now", "--json"]
+    out = ["--out", str(tmp_path / "out")]
+    assert (
+        run("usage", "--store", store, "--rate-card", f"{tmp_path}/rates.toml", *out, *period) == 0
+    )
+    [bill] = run.json["tenants"]
+    dead = sum(message.state == "dead" for message in sent.values())
+    assert bill["used"]["published"] == len(sent) + dead + 1  # and what is in the other queue
+    assert run.json["written_back"] > 0
+    assert run("metrics", "--store", store, *out, *period) == 0
+    acked = sum(message.state == "acked" for message in sent.values())
+    assert (run.json["totals"]["acked"], run.json["totals"]["dead.rejected"]) == (acked, dead)
+    assert run.json["plots"] > 0
+    assert run("retention", "--store", store, "--dry-run", "--json") == 0
+    assert run.json["dry_run"]
 
 
 # Audit and replay: the real ones

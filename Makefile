@@ -20,7 +20,7 @@ define install-services
 @tools/install-debian redis-server redis-server
 endef
 
-.PHONY: help setup serve demo test check fmt bench bench-core bench-gateway bench-replicated bench-js bench-spark bench-usage sim powerloss faults crash outages soak services lock clean
+.PHONY: help setup serve demo test check fmt bench bench-core bench-gateway bench-replicated bench-js bench-spark bench-usage sim powerloss faults crash outages retention-kills soak services lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -149,6 +149,9 @@ outages: setup ## break Cassandra, Redis and gateways under load; TIMES=3 each, 
 	$(install-services)
 	$(PY) -m tests.outages $(if $(TIMES),--times $(TIMES)) $(if $(SEED),--seed $(SEED))
 	$(PY) -m tests.outages --plants
+
+retention-kills: setup ## kill the retention job KILLS (10) times beside a server under load, SEED=n
+	RETENTION_KILLS=$(or $(KILLS),10) $(if $(SEED),RETENTION_SEED=$(SEED)) $(PY) -m pytest -q tests/spark/retaining/test_kill.py
 
 soak: setup ## simulate with fresh seeds for MINUTES (10), then the crashes of `make crash`
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))

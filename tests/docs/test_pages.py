@@ -34,6 +34,7 @@ ELSEWHERE = {
     ("docs/metrics.md", "python"): "tests/spark/test_page_of_metrics.py",
     ("docs/metrics.md", "text"): "tests/spark/test_page_of_metrics.py",
     ("docs/metrics.md", "toml"): "tests/spark/test_page_of_metrics.py",
+    ("docs/retention.md", "python"): "tests/spark/retaining/test_page_of_docs.py",
     ("docs/protocol.md", "json"): "tests/wire",
     ("docs/benchmarks.md", "sh"): "tests/bench",
     ("docs/redis.md", "console"): "tests/docs/test_redis.py",

@@ -23,6 +23,7 @@ from pushlane_spark.retaining.commits import (
     carry_out,
     decide,
     group_name,
+    staged_files,
     staging,
 )
 from pushlane_spark.retaining.files import Files
@@ -44,6 +45,7 @@ class Archivist:
         states: DataFrame,
         queues: Mapping[str, Queue],
         files: Files,
+        turn: Turn,
         at: Callable[[str], None],
     ) -> None:
         self._spark = spark
@@ -54,7 +56,7 @@ class Archivist:
         """By bucket: its first message, and the end behind its last."""
         self._queues = queues
         self._files = files
-        self._turn = Turn(files)
+        self._turn = turn
         self._at = at
 
     def archive(self, group: Sequence[Found], now: int) -> tuple[list[Archived], dict[Place, str]]:
@@ -64,12 +66,13 @@ class Archivist:
             name = group_name(group)
             self._at("staging")
             written = self._stage(name, group)
+            staged = staged_files(self._files, name)
             self._at("staged")
             found, wrong = self._verify(name, group, written)
             if not wrong:
                 self._at("verified")
                 self._turn.check()
-                commit = decide(self._files, name, now, found)
+                commit = decide(self._files, name, now, found, staged)
                 self._at("committed")
                 carry_out(self._files, commit, self._at)
                 return found, unfit

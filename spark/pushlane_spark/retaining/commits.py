@@ -92,9 +92,15 @@ def staging(group: str) -> str:
     return f"{STAGING}/{group}"
 
 
-def decide(files: Files, group: str, at: int, buckets: list[Archived]) -> Commit:
+def staged_files(files: Files, group: str) -> list[File]:
+    """What is to be verified, and nothing else is committed."""
+    return list(files.below(staging(group), SUFFIX))
+
+
+def decide(
+    files: Files, group: str, at: int, buckets: list[Archived], staged: Sequence[File]
+) -> Commit:
     """From here on the group is in the archive."""
-    staged = list(files.below(staging(group), SUFFIX))
     for file in staged:
         files.sync(file.path)
     commit = Commit(group, at, buckets, [_move(group, file) for file in staged])
@@ -134,6 +140,20 @@ def pending(files: Files) -> Iterator[Commit]:
     for name in files.names(COMMITS):
         if name.endswith(".json"):
             yield msgspec.json.decode(files.read(f"{COMMITS}/{name}"), type=Commit)
+
+
+def can_be_carried_out(files: Files, commit: Commit) -> bool:
+    return all(files.exists(move.source) or files.exists(move.target) for move in commit.moves)
+
+
+def undo(files: Files, commit: Commit) -> None:
+    """Take back a commit whose files are gone: two runs were at work. Nothing was dropped for it,
+    for that comes after the commit was carried out."""
+    for bucket in commit.buckets:
+        files.delete(manifest_path(bucket.place))
+    for move in commit.moves:
+        files.delete(move.target)
+    files.delete(_commit_path(commit.group))
 
 
 def clean(files: Files) -> None:

@@ -26,7 +26,7 @@ class File(NamedTuple):
 
 
 class Files:
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    def __init__(self, spark: SparkSession, root: str, *, make: bool = True) -> None:
         jvm: Any = spark._jvm
         context: Any = spark._jsc
         self._path = jvm.org.apache.hadoop.fs.Path
@@ -36,7 +36,8 @@ class Files:
             base = self._path(root)
             self._fs = base.getFileSystem(context.hadoopConfiguration())
             self._base = self._fs.makeQualified(base)
-            self._fs.mkdirs(self._base)
+            if make:
+                self._fs.mkdirs(self._base)
         except Py4JJavaError as error:
             raise ArchiveUnfit(f"{root} can't be written: {error.java_exception}") from error
         self._is_local = self._fs.getScheme() == "file"
@@ -94,8 +95,13 @@ class Files:
 
     def rename(self, source: str, target: str) -> None:
         """`ArchiveUnfit` when it did not succeed."""
-        self._fs.mkdirs(self._of(target).getParent())
-        if not self._fs.rename(self._of(source), self._of(target)):
+        try:
+            self._fs.mkdirs(self._of(target).getParent())
+            renamed = self._fs.rename(self._of(source), self._of(target))
+        except Py4JJavaError as error:  # file systems differ in how they say no
+            message = f"{self.full(source)} could not be renamed to {target}"
+            raise ArchiveUnfit(f"{message}: {error.java_exception}") from error
+        if not renamed:
             raise ArchiveUnfit(f"{self.full(source)} could not be renamed to {target}")
         self._sync_folder(os.path.dirname(target))
 

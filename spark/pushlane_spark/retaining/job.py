@@ -71,12 +71,12 @@ def run(
     """
     job = Job(
         spark, open_source(spark, store), Dropper(store, _server(url, token)), at,
-        None if archive is None or dry_run else Files(spark, archive),
+        None if archive is None else Files(spark, archive, make=not dry_run),
         wall_clock() if now is None else now,
         RetentionReport(shown(store), archive, dry_run, 0),
     )  # fmt: skip
     job.choose(tenant, queues)
-    if job.files is not None:
+    if not dry_run:
         job.resume()
     look, plan = job.look(_server(url, token), drain_s)
     job.note(plan)
@@ -116,6 +116,7 @@ class Job:
         report.at = now
         self._queues: dict[str, Queue] = {}
         self._all = True
+        self._turn: commits.Turn | None = None
 
     # Looking
 
@@ -129,8 +130,13 @@ class Job:
 
     def resume(self) -> None:
         """Carry out what an earlier run had decided, and throw away what it had not."""
-        assert self.files is not None
+        if self.files is None:
+            return
+        self._turn = commits.Turn(self.files)
         for commit in commits.pending(self.files):
+            if not commits.can_be_carried_out(self.files, commit):
+                commits.undo(self.files, commit)
+                continue
             commits.carry_out(self.files, commit, self._at)
             self.report.resumed += 1
         commits.clean(self.files)
@@ -182,7 +188,7 @@ class Job:
             self.report.beyond_seals = beyond_seals(self._source, look.buckets, states)
             self._drop([*done, *self._archived_before(plan.archive)])
             done = []
-            self._archive(look, states, plan.archive, group_messages)
+            self._archive(states, plan.archive, group_messages)
         self._drop(done)
 
     def _archived_before(self, wanted: list[Found]) -> list[Found]:
@@ -199,11 +205,12 @@ class Job:
             wanted.remove(one)
         return found
 
-    def _archive(
-        self, look: Look, states: DataFrame, wanted: list[Found], group_messages: int
-    ) -> None:
+    def _archive(self, states: DataFrame, wanted: list[Found], group_messages: int) -> None:
         assert self.files is not None
-        archivist = Archivist(self._spark, self._source, states, self._queues, self.files, self._at)
+        assert self._turn is not None
+        archivist = Archivist(
+            self._spark, self._source, states, self._queues, self.files, self._turn, self._at
+        )
         for group in groups(wanted, group_messages):
             archived, unfit = archivist.archive(group, self._now)
             for bucket in archived:
@@ -242,11 +249,12 @@ class Job:
         """What a run would do: nothing is written, not even in the archive."""
         states = look.states.localCheckpoint()
         self.report.beyond_seals = beyond_seals(self._source, look.buckets, states)
+        before = self._archived_before(plan.archive) if plan.archive else []
         for one in plan.archive:
             part = self._of(one.shard.queue_id)
             part.archived_buckets += 1
             part.archived_messages += one.bucket.count
-        for one in [*plan.archive, *plan.drop]:
+        for one in [*before, *plan.archive, *plan.drop]:
             config = self._queues[one.shard.queue_id].config
             if droppable(one.bucket, config, self._now):
                 self._of(one.shard.queue_id).dropped_buckets += 1

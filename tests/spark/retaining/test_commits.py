@@ -9,7 +9,17 @@ from pyspark.sql import SparkSession
 
 from pushlane_spark.errors import ArchiveUnfit
 from pushlane_spark.retaining import commits
-from pushlane_spark.retaining.commits import Archived, Turn, carry_out, clean, decide, pending
+from pushlane_spark.retaining.commits import (
+    Archived,
+    Turn,
+    can_be_carried_out,
+    carry_out,
+    clean,
+    decide,
+    pending,
+    staged_files,
+    undo,
+)
 from pushlane_spark.retaining.files import Files
 
 BUCKET = Archived("q1", 0, 4, 1, 10, messages=2, checksum=7)
@@ -51,7 +61,7 @@ def test_carried_out_from_wherever_it_was_left(files: Files, number: int) -> Non
             raise Stop
 
     stage(files)
-    commit = decide(files, "g", 1, [BUCKET, EMPTY])
+    commit = decide(files, "g", 1, [BUCKET, EMPTY], staged_files(files, "g"))
     assert seen(files) == []
     try:
         carry_out(files, commit, at)
@@ -81,7 +91,7 @@ def test_what_was_only_staged_is_thrown_away(files: Files) -> None:
 
 def test_files_that_are_gone_or_changed_are_noticed(files: Files) -> None:
     stage(files)
-    commit = decide(files, "g", 1, [BUCKET])
+    commit = decide(files, "g", 1, [BUCKET], staged_files(files, "g"))
     files.write(PUBLISHED[0], b"another one")
     with pytest.raises(ArchiveUnfit, match="not the file that was verified"):
         carry_out(files, commit, lambda _: None)
@@ -106,3 +116,19 @@ def test_places_that_can_not_be_written(spark: SparkSession, tmp_path: Path) -> 
     for root in (f"{tmp_path}/file/archive", "nowhere://host/path"):
         with pytest.raises(ArchiveUnfit, match="can't be written"):
             Files(spark, root)
+
+
+def test_a_commit_whose_files_another_run_threw_away_is_taken_back(files: Files) -> None:
+    stage(files)
+    commit = decide(files, "g", 1, [BUCKET], staged_files(files, "g"))
+    assert can_be_carried_out(files, commit)
+    files.rename(commit.moves[0].source, commit.moves[0].target)
+    assert can_be_carried_out(files, commit)
+    clean_staging = commits.staging("g")
+    files.delete(clean_staging)
+    assert not can_be_carried_out(files, commit)
+    with pytest.raises(ArchiveUnfit, match="could not be renamed"):
+        carry_out(files, commit, lambda _: None)
+    undo(files, commit)
+    assert (seen(files), list(pending(files))) == ([], [])
+    assert commits.read_manifest(files, BUCKET.place) is None

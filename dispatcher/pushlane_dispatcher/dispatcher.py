@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -50,6 +50,7 @@ from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import SharedStore, Store, StoreError
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.usage import BILLING, Usage, UsageKey
 
 log = logging.getLogger(__name__)
 
@@ -309,6 +310,16 @@ class Dispatcher:
             if len(report) > most:
                 raise BadRequest(f"that is more than {most} lines: ask for less, or for a queue")
         return report.points()
+
+    async def put_bills(self, tenant: str, bills: Mapping[tuple[str, int], dict[str, int]]) -> None:
+        """Costs by queue and minute, each in place of what was there."""
+        now = self._tools.clock.wall()
+        rows = [
+            Usage(UsageKey(tenant, queue, minute, BILLING), costs, now)
+            for (queue, minute), costs in bills.items()
+        ]
+        with store_answers("usage"):
+            await self._tools.store.put_usage(rows)
 
     async def _settle_usage(self, tenant: str, name: str) -> None:
         """Have written what a queue's shards know; one that is gone has nothing to tell."""

@@ -90,6 +90,7 @@ def usage(
     until: str = "today",
     tenant: Tenant = None,
     json: Json = False,
+    server: Server = HERE,
     spark: SparkOptions = LOCAL,
 ) -> None:
     """Price what tenants used, by hour and day, and export it.
@@ -112,6 +113,7 @@ def usage(
         Up to then, and not including it.
     """
     options = {"rate_card": rate_card, "out": out, "tenant": tenant, **_period(since, until)}
+    options |= {"url": server.url, "token": _token(server)}
     finish(run_job("usage", spark, _job("billing.report:run", store, options)), json=json)
 
 

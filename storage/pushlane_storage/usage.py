@@ -12,6 +12,8 @@ MAXIMUM = "max."
 """The prefix of counters of which the greatest counts, not the sum."""
 TALLY_MINUTE = 0
 """The minute under which a shard keeps its tally (see `tally`): no usage, readers skip it."""
+BILLING = "billing"
+"""The node of what a job charged for usage."""
 
 
 class UsageKey(msgspec.Struct, frozen=True, order=True):

@@ -136,6 +136,7 @@ def test_usage(run: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     assert job.given == {
         "rate_card": Path("r.toml"), "out": "o", "tenant": None,
         "since": first, "until": first + timedelta(hours=23, minutes=30),
+        "url": None, "token": None,
     }  # fmt: skip
     assert run("usage", *options) == 0
     assert job.given["until"] - job.given["since"] == timedelta(days=1)

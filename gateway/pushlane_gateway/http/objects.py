@@ -33,6 +33,8 @@ from pushlane_gateway.session.delivery import message_object
 
 __all__ = ["ConsumerInfo", "Explanation", "RetentionAnswer", "Stats"]
 
+BILLS = 1_000
+"""Of one request."""
 Page = Annotated[int, Meta(ge=1, le=1_000)]
 CloseCode = Annotated[int, Meta(ge=1_000, le=4_999)]
 
@@ -75,6 +77,26 @@ class UsageAnswer(Part, omit_defaults=False):
     until: int
     by: str
     usage: list[UsagePoint]
+
+
+class Bill(Part):
+    """What a queue, or with an empty name the tenant itself, owes for a window."""
+
+    queue: str
+    minute: Annotated[int, Meta(ge=1, le=MAX_INT)]
+    """The window's first: Unix time in minutes."""
+    costs: dict[
+        Annotated[str, Meta(pattern=r"^billing\.[a-z_.]{1,100}$")],
+        Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)],
+    ]
+    """In millionths of the currency, such as `billing.day.total`."""
+
+
+class BillsBody(Part):
+    """Bills of a tenant, which has to be your own. Each takes the place of the one before it."""
+
+    tenant: str
+    bills: Annotated[list[Bill], Meta(max_length=BILLS)]
 
 
 # Messages in

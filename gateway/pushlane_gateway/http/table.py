@@ -17,6 +17,7 @@ from pushlane_gateway.http import (
 )
 from pushlane_gateway.http.objects import (
     AckBody,
+    BillsBody,
     ConsumersAnswer,
     DeleteQuery,
     Explanation,
@@ -125,6 +126,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(name="usage", method="GET", path="/v1/usage", handler=usage.usage,
         summary="Count what queues did, by the minute, hour or day.", rights=("manage",),
         query=UsageQuery, answer=UsageAnswer),
+    Operation(name="putBills", method="PUT", path="/v1/usage/bills", handler=usage.put_bills,
+        summary="Keep what was charged for usage, so that it is shown with it.", rights=("manage",),
+        body=BillsBody, answer=Nothing),
     # The server
     Operation(name="limits", method="GET", path="/v1/limits", handler=health.limits,
         summary="Show what a client may send: what `welcome` tells a session.",

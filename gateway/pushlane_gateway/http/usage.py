@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 from starlette.responses import Response
 
-from pushlane.wire.errors import BadRequest
+from pushlane.wire.errors import BadRequest, Forbidden
 from pushlane.wire.limits import MAX_INT
 from pushlane.wire.names import check_queue_name
 from pushlane_gateway.http.call import Call
-from pushlane_gateway.http.objects import UsageAnswer, UsageQuery
+from pushlane_gateway.http.objects import BillsBody, Nothing, UsageAnswer, UsageQuery
 
 DAY_MS = 24 * 60 * 60_000
 STEPS = {"minute": 1, "hour": 60, "day": 24 * 60}
@@ -39,6 +39,17 @@ async def usage(call: Call) -> Response:
     )  # fmt: skip
     seen = [point for point in points if call.identity.allows("manage", point.queue)]
     return call.answer(UsageAnswer(since, until, query.by, seen))
+
+
+async def put_bills(call: Call) -> Response:
+    """For the usage job: `/v1/usage` shows what it charged. Safe to repeat."""
+    call.tools.check_going()
+    body: BillsBody = await call.body()
+    if body.tenant != call.tenant:
+        raise Forbidden(f"{call.identity.name} is not of tenant {body.tenant}")
+    rows = {(bill.queue, bill.minute): bill.costs for bill in body.bills}
+    await call.tools.dispatcher.put_bills(call.tenant, rows)
+    return call.answer(Nothing())
 
 
 def _time(name: str, text: str | None, default: int) -> int:

@@ -18,6 +18,7 @@ from pushlane_spark.billing.pricing import COUNTERS, make_lines
 from pushlane_spark.billing.rate_card import RateCard, day_of, read_rate_card
 from pushlane_spark.billing.writing_back import StoreServed, rows_of, write_back
 from pushlane_spark.period import minutes_between, time_of
+from pushlane_spark.server import Server
 from pushlane_spark.source import open_source
 from pushlane_spark.usage_frames import DAY
 
@@ -58,11 +59,15 @@ def run(
     out: str | Path,
     tenant: str | None = None,
     writes_back: bool = True,
+    url: str | None = None,
+    token: str | None = None,
 ) -> BillingReport:
     """Bill all tenants, or one, for whole days; `JobError`.
 
-    A folder that a server has locked is not written back to, and the report says so.
+    A folder that a server has locked is written back to by that server, whose `url` this is;
+    without one the report says that it was not.
     """
+    server = None if url is None else Server(url, token)
     card = rate_card if isinstance(rate_card, RateCard) else read_rate_card(rate_card)
     days = minutes_between(since, until).whole()
     card.on(day_of(days.first))
@@ -76,7 +81,7 @@ def run(
         found.count(lines)
         if writes_back and found.reason is None:
             try:
-                found.written += write_back(spark, store, rows_of(lines))
+                found.written += write_back(spark, store, rows_of(lines), server)
             except StoreServed as error:
                 found.reason = str(error)
     return BillingReport(

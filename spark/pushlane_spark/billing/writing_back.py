@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from pushlane_spark.billing.pricing import COSTS
 from pushlane_spark.cassandra_source import FORMAT, connector_options
 from pushlane_spark.errors import StoreUnreadable
+from pushlane_spark.server import Server
 from pushlane_spark.usage_frames import BILLING, DAY, HOUR
 from pushlane_storage.cassandra.tables import USAGE
 from pushlane_storage.sqlite.errors import FolderLocked, OpenError
@@ -29,6 +31,8 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _PUT = "REPLACE INTO usage (tenant, queue, minute, node, counters) VALUES (?, ?, ?, ?, ?)"
 _COLUMNS = "tenant string, day long, queue string, minute long, node string, counters binary"
 BUSY_S = 5.0
+BILLS = 1_000
+"""That one request names."""
 Row = tuple[str, str, int, str, bytes]
 
 
@@ -47,12 +51,19 @@ def rows_of(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
     return [(*key, BILLING, _encode([0, found[key]])) for key in sorted(found)]
 
 
-def write_back(spark: SparkSession, store: str, rows: list[Row]) -> int:
-    """How many were written: all; `StoreServed`, `StoreUnreadable`."""
+def write_back(
+    spark: SparkSession, store: str, rows: list[Row], server: Server | None = None
+) -> int:
+    """How many were written: all; `StoreServed`, `StoreUnreadable`, `ServerRefused`."""
     if not rows:
         return 0
     if store.startswith("sqlite:"):
-        _into_sqlite(store, rows)
+        try:
+            _into_sqlite(store, rows)
+        except StoreServed:
+            if server is None:
+                raise
+            _through(server, rows)
     else:
         _into_cassandra(spark, store, rows)
     return len(rows)
@@ -69,6 +80,18 @@ def _into_sqlite(store: str, rows: list[Row]) -> None:
         connection.execute("PRAGMA synchronous = FULL")
         with connection:
             connection.executemany(_PUT, rows)
+
+
+def _through(server: Server, rows: list[Row]) -> None:
+    """By the server that has the folder; each tenant on its own."""
+    for tenant, own in groupby(rows, key=lambda row: row[0]):
+        bills = [
+            {"queue": queue, "minute": minute, "costs": msgspec.msgpack.decode(counters)[1]}
+            for _, queue, minute, _, counters in own
+        ]
+        for start in range(0, len(bills), BILLS):
+            part = {"tenant": tenant, "bills": bills[start : start + BILLS]}
+            server.ask("PUT", "/v1/usage/bills", part)
 
 
 def _into_cassandra(spark: SparkSession, store: str, rows: list[Row]) -> None:

@@ -12,8 +12,8 @@ import msgspec
 import trio
 
 from pushlane_spark.errors import StoreUnreadable
+from pushlane_spark.retaining.owner import Owner
 from pushlane_spark.retaining.plan import Found, Queue
-from pushlane_spark.retaining.server import Server
 from pushlane_storage.cassandra.errors import OpenError as CassandraError
 from pushlane_storage.dropping import droppable
 from pushlane_storage.interface import Store, StoreError
@@ -32,7 +32,7 @@ class Drops(msgspec.Struct):
 
 
 class Dropper:
-    def __init__(self, url: str, server: Server | None) -> None:
+    def __init__(self, url: str, server: Owner | None) -> None:
         self._url = url
         self._server = server
         self._embedded = url.startswith("sqlite:")

@@ -21,6 +21,7 @@ from pushlane_spark.retaining import commits
 from pushlane_spark.retaining.archiving import Archivist
 from pushlane_spark.retaining.dropping import Dropper
 from pushlane_spark.retaining.files import Files
+from pushlane_spark.retaining.owner import Owner
 from pushlane_spark.retaining.plan import (
     GROUP_MESSAGES,
     MARKS,
@@ -33,7 +34,6 @@ from pushlane_spark.retaining.plan import (
     make_plan,
 )
 from pushlane_spark.retaining.report import QueueReport, RetentionReport, Unfit
-from pushlane_spark.retaining.server import Server
 from pushlane_spark.source import Source, open_source
 from pushlane_storage.dropping import droppable
 from pushlane_storage.queue import QueueConfig
@@ -89,8 +89,8 @@ def run(
     return job.report
 
 
-def _server(url: str | None, token: str | None) -> Server | None:
-    return None if url is None else Server(url, token)
+def _server(url: str | None, token: str | None) -> Owner | None:
+    return None if url is None else Owner(url, token)
 
 
 class Job:
@@ -142,7 +142,7 @@ class Job:
         commits.clean(self.files)
         self._at("resumed")
 
-    def look(self, server: Server | None, drain_s: float) -> tuple[Look, Plan]:
+    def look(self, server: Owner | None, drain_s: float) -> tuple[Look, Plan]:
         """A look at these queues and what is to be done, after servers did their part."""
         look, plan = self._look()
         waiting = plan.waiting.get(OWNER)

@@ -142,3 +142,30 @@ async def test_there_is_none_when_nobody_counts() -> None:
     async with rig(dispatching=Settings(usage=False)) as r:
         await work(r)
         assert (await r.get(f"{U}?queue=q")).json["usage"] == []
+
+
+async def test_bills_stand_beside_what_they_are_for() -> None:
+    async with rig() as r:
+        await work(r)
+        minute = HOUR // 60_000
+        for total in (7, 5):  # the second one takes the place of the first
+            bill = {"queue": "q", "minute": minute, "costs": {"billing.hour.total": total}}
+            answer = await r.put(f"{U}/bills", {"tenant": TENANT, "bills": [bill]})
+            assert answer.status == 200
+        [point] = (await r.get(f"{U}?queue=q")).json["usage"]
+        assert (point["counters"]["published"], point["counters"]["billing.hour.total"]) == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "minute", "name", "status"),
+    [
+        ("another", 1, "billing.hour.total", 403),
+        (TENANT, 0, "billing.hour.total", 400),
+        (TENANT, 1, "published", 400),
+    ],
+)
+async def test_bills_that_are_none(tenant: str, minute: int, name: str, status: int) -> None:
+    async with rig() as r:
+        bill = {"queue": "q", "minute": minute, "costs": {name: 1}}
+        answer = await r.put(f"{U}/bills", {"tenant": tenant, "bills": [bill]})
+        assert answer.status == status

@@ -30,19 +30,8 @@ ALWAYS = Minutes(1, 10**8)
 ORDERS = "default", QUEUE
 
 
-@pytest.mark.parametrize(
-    ("traffic", "broadcast"),
-    [("sqlite", 0), ("sqlite", 100), ("cassandra", 100)],
-    indirect=["traffic"],
-)
-def test_what_clients_know(
-    spark: SparkSession,
-    traffic: tuple[str, dict[str, Sent]],
-    broadcast: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_clients_know(spark: SparkSession, traffic: tuple[str, dict[str, Sent]]) -> None:
     url, sent = traffic
-    monkeypatch.setattr(stored, "BROADCAST_BUCKETS", broadcast)
     found = look_at(spark, open_source(spark, url), ALWAYS, "default", None)
     assert found.states[ORDERS] == Counter(one.state for one in sent.values())
     assert found.states["default", "other"] == {"open": 1}

@@ -14,11 +14,11 @@ import pytest
 from rich.console import Console
 
 from pushlane_spark.errors import ServerRefused, StoreUnreadable
-from pushlane_spark.retaining import server as server_module
+from pushlane_spark.retaining import owner as owner_module
 from pushlane_spark.retaining.dropping import LOCKED, NOT_DROPPABLE, Dropper
+from pushlane_spark.retaining.owner import Owner
 from pushlane_spark.retaining.plan import Found, Queue
 from pushlane_spark.retaining.progress import showing
-from pushlane_spark.retaining.server import Server
 from pushlane_storage.bucket import Bucket, ShardKey
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.folder import open_folder
@@ -110,16 +110,16 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_server_is_asked_in_parts(
     made: Made, listening: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "MOST", 2)
+    monkeypatch.setattr(owner_module, "MOST", 2)
     queue, found = wanted(made)
     queue = queue._replace(name="a b/c")
     for url in (listening, f"http://{listening}/", f"ws://{listening}/v1/ws"):
-        assert Server(url, "secret").drop(queue, found) == ([found[1]], {"why": 2})
+        assert Owner(url, "secret").drop(queue, found) == ([found[1]], {"why": 2})
     path, token, body = Handler.asked[0]
     assert (path, token) == ("/v1/queues/a%20b%2Fc/retention", "Bearer secret")
     assert (body["queue_id"], len(body["drop"])) == (made.queue_id, 2)
     assert body["drop"][0] == {"shard": 0, **ACKED._asdict()}
-    Server(listening).wake(queue)
+    Owner(listening).wake(queue)
     assert Handler.asked[-1][1:] == (None, {"queue_id": made.queue_id, "drop": []})
 
 
@@ -127,17 +127,17 @@ def test_what_a_server_says(made: Made, listening: str, monkeypatch: pytest.Monk
     queue, _ = wanted(made)
     monkeypatch.setattr(Handler, "status", 409)
     for answer, told in (
-        (b'{"error": {"code": "conflict", "message": "made anew"}}', "orders: made anew"),
+        (b'{"error": {"code": "conflict", "message": "made anew"}}', "orders/retention: made anew"),
         (b"no json", "the server answered 409"),
     ):
         monkeypatch.setattr(Handler, "answer", answer)
         with pytest.raises(ServerRefused, match=told):
-            Server(listening).wake(queue)
+            Owner(listening).wake(queue)
     with pytest.raises(ServerRefused, match="does not answer"):
-        Server(f"127.0.0.1:{free_port()}").wake(queue)
+        Owner(f"127.0.0.1:{free_port()}").wake(queue)
     for url in ("ftp://host", "http://"):
         with pytest.raises(ServerRefused, match="is no server's URL"):
-            Server(url)
+            Owner(url)
 
 
 def test_progress() -> None:

@@ -74,8 +74,8 @@ test: check $(DEMO_BUILT) ## check, then run all tests
 	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
 	$(call step,all other tests)
 	$(PY) -m tools.steady -n 2 --ignore=tests/dispatcher/core --ignore=tests/outages --ignore=tests/spark
-	$(call step,the Spark jobs: one Spark for all of their tests)
-	$(PY) -m tools.steady tests/spark
+	$(call step,the Spark jobs)
+	$(PY) -m tools.steady -n 2 --dist loadfile tests/spark
 	$(call step,the JavaScript SDK)
 	cd sdk_js && npm run --silent test
 	$(call step,power loss)

@@ -127,7 +127,7 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Count what queues did, by the minute, hour or day.", rights=("manage",),
         query=UsageQuery, answer=UsageAnswer),
     Operation(name="putBills", method="PUT", path="/v1/usage/bills", handler=usage.put_bills,
-        summary="Keep what was charged for usage, so that it is shown with it.", rights=("manage",),
+        summary="Keep what was charged for usage, so that it is shown with it.", rights=("admin",),
         body=BillsBody, answer=Nothing),
     # The server
     Operation(name="limits", method="GET", path="/v1/limits", handler=health.limits,

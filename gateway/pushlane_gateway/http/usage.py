@@ -42,8 +42,13 @@ async def usage(call: Call) -> Response:
 
 
 async def put_bills(call: Call) -> Response:
-    """For the usage job: `/v1/usage` shows what it charged. Safe to repeat."""
+    """For the usage job: `/v1/usage` shows what it charged. Safe to repeat.
+
+    Who manages queues doesn't write their bills.
+    """
     call.tools.check_going()
+    if not call.identity.allows("admin", ""):
+        raise Forbidden(f"{call.identity.name} may not write bills: it takes admin:*")
     body: BillsBody = await call.body()
     if body.tenant != call.tenant:
         raise Forbidden(f"{call.identity.name} is not of tenant {body.tenant}")

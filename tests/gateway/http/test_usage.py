@@ -122,6 +122,10 @@ async def test_who_may_see_it(tmp_path: Path) -> None:
         assert (await some.get(f"{U}?queue=b1")).fault == (403, "forbidden")
         assert (await some.get(f"{U}?queue=a1")).status == 200
         assert (await r.get(U)).status == 401
+        bill = {"queue": "a1", "minute": 1, "costs": {"billing.day.total": 1}}
+        bills = {"tenant": "default", "bills": [bill]}
+        assert (await some.put(f"{U}/bills", bills)).fault == (403, "forbidden")
+        assert (await boss.put(f"{U}/bills", bills)).status == 200
 
 
 async def test_a_store_that_fails_is_unavailable() -> None:

@@ -24,6 +24,7 @@ from pushlane.wire.errors import BadRequest, Conflict, NotFound, Unavailable
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher import lookup
 from pushlane_dispatcher.backlog import Page, peek
+from pushlane_dispatcher.clerk import Clerk
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.config import own_dead_letter
 from pushlane_dispatcher.core.bounds import Bounds
@@ -34,8 +35,7 @@ from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.queues import Name, Queues, store_answers
-from pushlane_dispatcher.recorder import Recorder
-from pushlane_dispatcher.recording.recorder import Recorder as HistoryRecorder
+from pushlane_dispatcher.recording.recorder import Recorder
 from pushlane_dispatcher.redrive import Redrive, Redriven, redrive
 from pushlane_dispatcher.retention import MOST, BucketName, Dropped, drop_buckets
 from pushlane_dispatcher.settings import Settings
@@ -70,7 +70,7 @@ async def open_dispatcher(
     chance: Callable[[], float] = random.random,
     prefix: Callable[[], str] = make_prefix,
     owner: str | None = None,
-    recorder: HistoryRecorder | None = None,
+    recorder: Recorder | None = None,
 ) -> AsyncIterator[Dispatcher]:
     """`owner` names this process in the slots' rows."""
     clock = clock or Clock()
@@ -84,7 +84,7 @@ async def open_dispatcher(
         dispatcher = Dispatcher(tools, nursery, owner or f"node-{secrets.token_hex(8)}")
         nursery.start_soon(dispatcher.sweep)
         if settings.usage:
-            nursery.start_soon(dispatcher.recorder.run)
+            nursery.start_soon(dispatcher.clerk.run)
         if isinstance(store, SharedStore):
             nursery.start_soon(dispatcher.compare, store)
         if guard is not None and guard.instant is None:
@@ -105,9 +105,9 @@ class Dispatcher:
         self.clock = tools.clock
         self.leases = tools.leases
         self._queues = Queues(tools)
-        self.recorder = Recorder(tools, f"{owner}.{secrets.token_hex(4)}")
+        self.clerk = Clerk(tools, f"{owner}.{secrets.token_hex(4)}")
         self._shards = Shards(
-            tools, nursery, owner, self._make_send, self._shard_stopped, self.recorder
+            tools, nursery, owner, self._make_send, self._shard_stopped, self.clerk
         )
         self._open: dict[Name, OpenQueue] = {}
         self._locks: dict[Name, tuple[trio.Lock, int]] = {}
@@ -136,7 +136,7 @@ class Dispatcher:
 
     def usage_numbers(self) -> dict[str, int]:
         """How writing usage does."""
-        return {"failures": self.recorder.failures, "lost": self.recorder.lost}
+        return {"failures": self.clerk.failures, "lost": self.clerk.lost}
 
     def history_numbers(self) -> dict[str, int]:
         """How the recorder does; nothing when there is none."""
@@ -146,7 +146,7 @@ class Dispatcher:
     async def aclose(self) -> None:
         """Finish what was accepted and close every shard. Nothing opens any more."""
         await self._shards.close()
-        await self.recorder.flush()
+        await self.clerk.flush()
 
     async def sweep(self) -> None:
         """A task: closes what nobody uses."""
@@ -301,7 +301,7 @@ class Dispatcher:
         """
         if queue is not None:
             await self._settle_usage(tenant, queue)
-        await self.recorder.flush()
+        await self.clerk.flush()
         report = Report(step)
         for day in range(first // DAY, last // DAY + 1):
             low, high = max(first, day * DAY), min(last, (day + 1) * DAY - 1)
@@ -327,7 +327,7 @@ class Dispatcher:
             opened = await self.open(tenant, name)
         except NotFound:
             return
-        if not await self.recorder.flush_shards(runner.key for runner in opened.runners):
+        if not await self.clerk.flush_shards(runner.key for runner in opened.runners):
             raise Unavailable(f"the usage of {name} could not be written", retry_ms=1_000)
 
     # Managing queues

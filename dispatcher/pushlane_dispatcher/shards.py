@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 import trio
 
 from pushlane.wire.errors import Throttled, Unavailable
+from pushlane_dispatcher.clerk import MINUTE_MS, Clerk
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.ledger import Ledger, Unkept, read_standing
-from pushlane_dispatcher.recorder import MINUTE_MS, Recorder
 from pushlane_dispatcher.recording.notes import Notes
 from pushlane_dispatcher.recording.runner import RecordedRunner
 from pushlane_dispatcher.recover import read_rows, take_over
@@ -69,7 +69,7 @@ class Shards:
         owner: str,
         send: Callable[[str], Send],
         stopped: Callable[[QueueRow], None],
-        recorder: Recorder,
+        clerk: Clerk,
     ) -> None:
         """`send` makes the way out of a tenant's shards; `stopped` is told of each that ends."""
         self._tools = tools
@@ -77,7 +77,7 @@ class Shards:
         self._owner = owner
         self._send = send
         self._stopped = stopped
-        self._recorder = recorder
+        self._clerk = clerk
         self._held: dict[ShardKey, Held] = {}
         self._slots: dict[int, Slot] = {}
         self._openings = trio.Semaphore(tools.settings.openings)
@@ -132,12 +132,12 @@ class Shards:
     async def _run(self, held: Held, runner: ShardRunner) -> None:
         ledger = runner.ledger
         if isinstance(ledger, Ledger):
-            self._recorder.opened(ledger)
+            self._clerk.opened(ledger)
         reason = await runner.run()
         if reason.gives_up:
             held.slot.epoch = None
         if isinstance(ledger, Ledger):
-            await self._recorder.closed(ledger, in_order=not reason.gives_up)
+            await self._clerk.closed(ledger, in_order=not reason.gives_up)
 
     # Opening
 

@@ -178,7 +178,7 @@ async def consume(r: Rig, *bodies: bytes) -> None:
 
 
 async def read_usage(r: Rig) -> dict[str, int]:
-    await r.dispatcher.recorder.flush_shards([r.runner.key])
+    await r.dispatcher.clerk.flush_shards([r.runner.key])
     found: dict[str, int] = {}
     for row in await r.dispatcher._tools.store.usage(TENANT, 1, 1 << 40, "q"):
         if row.key.node == node_of(r.runner.key):

@@ -80,7 +80,7 @@ class Connection:
         finally:
             self.over = True
             if self.session is not None:
-                self._tools.dispatcher.recorder.disconnected(self.session.identity.tenant)
+                self._tools.dispatcher.clerk.disconnected(self.session.identity.tenant)
             self._sessions.left(self, clean)
 
     async def _serve(self) -> None:
@@ -163,7 +163,7 @@ class Connection:
         session.client = hello.client or session.client
         session.producer = hello.producer or session.producer
         self.session = session
-        tools.dispatcher.recorder.connected(identity.tenant)
+        tools.dispatcher.clerk.connected(identity.tenant)
         self._requests = Requests(self, session)
         self.send(
             Welcome(

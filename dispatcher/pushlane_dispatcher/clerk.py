@@ -1,4 +1,4 @@
-"""The recorder: writes down what queues and connections did, by the minute.
+"""The clerk: writes down what queues and connections did, by the minute.
 
 Exact counters are a shard's own (`Ledger`). The others are counted in this process, and a crash
 loses those since the last flush: meters of shards, subscriptions, connections, and what is stored,
@@ -38,7 +38,7 @@ Place = tuple[str, str, int]
 """Tenant, queue, minute."""
 
 
-class Recorder:
+class Clerk:
     def __init__(self, tools: Tools, node: str) -> None:
         self._store = tools.store
         self._clock = tools.clock

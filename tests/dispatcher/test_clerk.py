@@ -1,4 +1,4 @@
-"""The recorder: what is written when, what a failing store costs, and the bounds."""
+"""The clerk: what is written when, what a failing store costs, and the bounds."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ async def test_rows_that_can_t_be_written_are_bounded() -> None:
     async with dispatching(store, settings=Settings(usage_rows=3)) as dispatcher:
         store.script.always["put_usage"] = fail(StoreUnknown("planted"))
         for _ in range(10):
-            dispatcher.recorder.connected(TENANT)
-            dispatcher.recorder.disconnected(TENANT)
+            dispatcher.clerk.connected(TENANT)
+            dispatcher.clerk.disconnected(TENANT)
             await trio.sleep(60)
         assert dispatcher.usage_numbers()["lost"] == 7
         del store.script.always["put_usage"]
@@ -146,7 +146,7 @@ async def test_many_shards_are_written_together() -> None:
         for number in range(10):
             await dispatcher.publish(TENANT, f"q{number}", [message()], create=True)
         before = len(store.script.called("put_usage"))
-        await dispatcher.recorder.flush()
+        await dispatcher.clerk.flush()
         assert len(store.script.called("put_usage")) - before == 3 + 3
         for number in range(10):
             assert (await counters(store, f"q{number}"))["published"] == 1
@@ -155,12 +155,12 @@ async def test_many_shards_are_written_together() -> None:
 async def test_connections_are_the_tenant_s() -> None:
     store = memory_store()
     async with dispatching(store) as dispatcher:
-        dispatcher.recorder.connected(TENANT)
+        dispatcher.clerk.connected(TENANT)
         await trio.sleep(100)
-        dispatcher.recorder.connected(TENANT)
+        dispatcher.clerk.connected(TENANT)
         await trio.sleep(20)
-        dispatcher.recorder.disconnected(TENANT)
-        await dispatcher.recorder.flush()
+        dispatcher.clerk.disconnected(TENANT)
+        await dispatcher.clerk.flush()
         found = await counters(store, "")
         assert found == {"connections": 2, "connection_ms": 140_000}
 
@@ -168,9 +168,9 @@ async def test_connections_are_the_tenant_s() -> None:
 async def test_nobody_counts_when_it_is_off() -> None:
     store = memory_store()
     async with rig(store, settings=Settings(usage=False)) as r:
-        r.dispatcher.recorder.connected(TENANT)
+        r.dispatcher.clerk.connected(TENANT)
         await work(r)
         await trio.sleep(100)
-        await r.dispatcher.recorder.flush()
-        r.dispatcher.recorder.disconnected(TENANT)
+        await r.dispatcher.clerk.flush()
+        r.dispatcher.clerk.disconnected(TENANT)
     assert await store.usage(TENANT, 0, 1 << 40) == []

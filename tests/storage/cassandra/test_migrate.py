@@ -65,6 +65,9 @@ def option_of(keyspace: str, table: str, option: str) -> object:
     return row[option]
 
 
+KNOWN = len(STEPS)
+
+
 def more_columns(keyspace: str, salt: UUID) -> list[str]:
     return [f"ALTER TABLE {keyspace}.nodes ADD IF NOT EXISTS colour text"]
 
@@ -112,7 +115,7 @@ async def test_several_migrate_at_once(fresh: Fresh, kind: str) -> None:
     assert await third.segments(owner.shard, segment.bucket, 0, 9) == [segment]
     for store in stores:
         await store.close()
-    assert await migrate(address, SURE) == (1, 1)
+    assert await migrate(address, SURE) == (KNOWN, KNOWN)
 
 
 async def test_a_newer_keyspace_is_refused(fresh: Fresh) -> None:
@@ -122,7 +125,9 @@ async def test_a_newer_keyspace_is_refused(fresh: Fresh) -> None:
     await store.close()
     for allowed in (True, False):
         changed = msgspec.structs.replace(address, migrate=allowed)
-        with pytest.raises(KeyspaceNewer, match=r"schema 2, this version knows up to 1"):
+        with pytest.raises(
+            KeyspaceNewer, match=f"schema {KNOWN + 1}, this version knows up to {KNOWN}"
+        ):
             await CassandraStore.open(changed, SURE)
 
 
@@ -133,7 +138,9 @@ async def test_an_older_keyspace_is_brought_up_to_date(fresh: Fresh) -> None:
     await store.close()
     newer = [*STEPS, more_columns]
     off = msgspec.structs.replace(address, migrate=False)
-    with pytest.raises(KeyspaceMissing, match="has schema 1, this version needs schema 2"):
+    with pytest.raises(
+        KeyspaceMissing, match=f"has schema {KNOWN}, this version needs schema {KNOWN + 1}"
+    ):
         await CassandraStore.open(off, SURE, steps=newer)
     store = await CassandraStore.open(address, SURE, steps=newer)
     assert await store.read_queue("t", "q") == row
@@ -195,11 +202,11 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 def test_the_command(command: Command) -> None:
     keyspace = unique("k").replace("-", "_")
     url = service(NODE).cassandra_url(keyspace)
-    assert command(url) == (0, f"keyspace {keyspace} has version 1 now, it had 0\n", "")
-    assert command(url) == (0, f"keyspace {keyspace} has version 1 already\n", "")
+    assert command(url) == (0, f"keyspace {keyspace} has version {KNOWN} now, it had 0\n", "")
+    assert command(url) == (0, f"keyspace {keyspace} has version {KNOWN} already\n", "")
     status, out, _ = command(url, "--json")
     assert status == 0
-    assert msgspec.json.decode(out) == {"keyspace": keyspace, "before": 1, "version": 1}
+    assert msgspec.json.decode(out) == {"keyspace": keyspace, "before": KNOWN, "version": KNOWN}
     connection_to(NODE).execute(f"DROP KEYSPACE {keyspace}", 60.0)
 
 

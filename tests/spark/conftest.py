@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushlane_spark.session import open_session
-from tests.services import service
 from tests.spark.traffic import Sent, write_traffic
+from tests.spark.usage_store import make_keyspace
 
 # Where `make clean` finds them.
 os.environ.setdefault("PUSHLANE_JARS", str(Path(sys.prefix, "services")))
@@ -45,13 +45,26 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+Traffic = tuple[str, dict[str, Sent]]
+
+
+@pytest.fixture(scope="session")
+def written() -> dict[str, Traffic]:
+    """By kind: pytest makes a fixture anew whenever its parameter changes."""
+    return {}
+
+
 @pytest.fixture(scope="session", params=["sqlite", "cassandra"])
 def traffic(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, dict[str, Sent]]:
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    written: dict[str, Traffic],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Traffic:
     """A store's URL, and what clients know of it."""
-    if request.param == "sqlite":
-        url = f"sqlite:{tmp_path_factory.mktemp('traffic')}"
-    else:
-        url = service("cassandra").cassandra_url(f"spark_{os.getpid()}")
-    return url, asyncio.run(write_traffic(url))
+    kind = request.param
+    if kind not in written:
+        folder = tmp_path_factory.mktemp("traffic")
+        url = f"sqlite:{folder}" if kind == "sqlite" else make_keyspace("spark")
+        written[kind] = url, asyncio.run(write_traffic(url))
+    return written[kind]

@@ -50,7 +50,8 @@ class Ran:
 def run(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Ran:
-    """In this process: its Spark is used."""
+    """In this process: its Spark is used. Tables are as wide as paths may be."""
+    monkeypatch.setenv("COLUMNS", "400")
     return Ran(monkeypatch, capsys)
 
 

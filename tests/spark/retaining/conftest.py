@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from pushlane.testing import server
-from tests.services import service
 from tests.spark.traffic import START_SECONDS
+from tests.spark.usage_store import make_keyspace
 
 _numbers = itertools.count()
 
 
 @pytest.fixture(params=["sqlite", "cassandra"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> str:
     """The URL of an empty store."""
     if request.param == "sqlite":
         return f"sqlite:{tmp_path / 'store'}"
-    return service("cassandra").cassandra_url(f"retaining_{os.getpid()}_{next(_numbers)}")
+    return make_keyspace(f"retaining_{next(_numbers)}")
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ REGRESSIONS = {
 REPLICATED_REGRESSIONS = {
     97: "a delayed message stood for ever: its segment was stored, its schedule entry was not",
     5366: "so did one in a bucket that landed between two reads of one claim",
+    40: "a process that its own request had killed went on granting until the end of its turn",
     156347386538: "the witness told of a segment behind a gap, which never counted",
 }
 """The same of the replicated world."""

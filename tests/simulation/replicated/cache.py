@@ -150,6 +150,7 @@ class SimulatedLeases(RedisLeases):
     """`RedisLeases` with another pipe: it has no thread and no connection."""
 
     def __init__(self, process: Process, redis: Redis) -> None:
+        self.process = process
         self.limits = LIMITS
         self._wall = lambda: process.wall() / 1000
         self._seen = {}

@@ -19,6 +19,7 @@ from pushlane_dispatcher.courier import Courier
 from pushlane_storage.history import event as history
 from pushlane_storage.history.rule import Report
 from tests.simulation.cluster import QUEUES
+from tests.simulation.replicated.cache import SimulatedLeases
 from tests.simulation.replicated.cluster import ReplicatedCluster
 from tests.simulation.replicated.tenure import Tenure
 from tests.simulation.replicated.world import TrioWorld, make_clock
@@ -56,10 +57,18 @@ async def _run(world: TrioWorld, events: int) -> Report:
 
 
 def _observed(cluster: ReplicatedCluster) -> Any:
-    """A delivery is written down when it is decided, before the lease cache is told."""
+    """A delivery is written down when it is decided, before the lease cache is told.
+
+    A process may be killed by its own request: the rest of that turn runs on, as it does for no
+    process that is dead.
+    """
     add = Courier.add
 
     def observed(self: Courier, effect: Deliver | Lost | Remember) -> None:
+        cache = self._guard._cache
+        assert isinstance(cache, SimulatedLeases)
+        if cache.process.dead:
+            return
         cluster.observe(self._shard, effect)
         add(self, effect)
 

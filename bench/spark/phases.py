@@ -111,7 +111,7 @@ def retention(spark: SparkSession, store: str, _: int) -> str:
 
 def metrics(spark: SparkSession, store: str, _: int) -> str:
     """The report on the whole week."""
-    run = importlib.import_module("pushlane_spark.measuring").run
+    run = importlib.import_module("pushlane_spark.measuring.report").run
     until = datetime.now(UTC)
     out = str(Path(store.partition(":")[2]).with_name("report"))
     return str(

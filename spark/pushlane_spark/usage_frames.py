@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pushlane_spark.frames import BYTES, INT, LONG, TEXT, Batches, struct
 from pushlane_storage.histogram import bounds_of
 from pushlane_storage.interface import StoreDamaged
+from pushlane_storage.usage import BILLING
 
 STORED_USAGE = struct(tenant=TEXT, queue=TEXT, minute=LONG, node=TEXT, counters=BYTES)
 USAGE = struct(tenant=TEXT, queue=TEXT, minute=LONG, node=TEXT, name=TEXT, value=LONG)
@@ -26,8 +27,6 @@ SHARD_USAGE = struct(tenant=TEXT, queue=TEXT, queue_id=TEXT, shard=INT, name=TEX
 HOUR, DAY = 60, 24 * 60
 """Windows, in minutes."""
 MAX = "max."
-BILLING = "billing"
-"""The node whose rows are results of ours."""
 
 _counters = msgspec.msgpack.Decoder(tuple[int, dict[str, int]])
 

@@ -61,7 +61,7 @@ class Meter:
         )  # fmt: skip
         for name, bins in histograms:
             found |= {f"{name}.{number}": count for number, count in bins.items()}
-        self.__init__(self.offset)  # type: ignore[misc]
+        self._counts, self._publish, self._delivery, self._ack = {}, {}, {}, {}
         return found
 
     def _count(self, name: str, amount: int) -> None:

@@ -20,11 +20,12 @@ from pushlane_spark.billing.pricing import COSTS
 from pushlane_spark.cassandra_source import FORMAT, connector_options
 from pushlane_spark.errors import StoreUnreadable
 from pushlane_spark.server import Server
-from pushlane_spark.usage_frames import BILLING, DAY, HOUR
+from pushlane_spark.usage_frames import DAY, HOUR
 from pushlane_storage.cassandra.tables import USAGE
 from pushlane_storage.sqlite.errors import FolderLocked, OpenError
 from pushlane_storage.sqlite.folder import open_folder
 from pushlane_storage.url import parse_cassandra
+from pushlane_storage.usage import BILLING
 
 _WINDOWS = {HOUR: "hour", DAY: "day"}
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode

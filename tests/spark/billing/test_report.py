@@ -13,8 +13,8 @@ from pushlane_spark.billing import report as job
 from pushlane_spark.billing.rate_card import parse_rate_card
 from pushlane_spark.billing.report import TenantBill, run
 from pushlane_spark.errors import RateCardUnfit, StoreUnreadable
-from pushlane_spark.usage_frames import BILLING
 from pushlane_storage.sqlite.folder import open_folder
+from pushlane_storage.usage import BILLING
 from tests.spark.billing.test_exporting import content
 from tests.spark.billing.test_pricing import NOTHING
 from tests.spark.billing.test_rate_card import CARD

@@ -93,7 +93,7 @@ class Ledger:
             return
         self.shard.account.changed = False
         lifetime = self.shard.lifetime()
-        same = lifetime == self._written
+        same = not difference(lifetime, self._written)
         if same and self._sure and (self._claimed or self._shared is None):
             return
         if minute > self._tally.minute and not same:

@@ -7,7 +7,7 @@ confirmed to anybody is seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -18,6 +18,7 @@ from pushlane_spark import frames
 from pushlane_spark.errors import JarsMissing, StoreUnreadable
 from pushlane_spark.frames import BUCKET, SHARD, Batches, batched, bucket_numbers, rows_of
 from pushlane_spark.jars import packages
+from pushlane_spark.standings import STANDINGS, Stored, standings_of
 from pushlane_spark.usage_frames import DAY, STORED_USAGE, decode_usage
 from pushlane_storage.bucket import CONTROL, Bucket
 from pushlane_storage.cassandra.address import Address
@@ -27,6 +28,7 @@ from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.rows import bucket_of
 from pushlane_storage.cassandra.tables import USAGE
 from pushlane_storage.url import BadStoreUrl, parse_cassandra, shown
+from pushlane_storage.usage import TALLY_MINUTE, UsageKey
 
 FORMAT = "org.apache.spark.sql.cassandra"
 LANE = [*SHARD, "lane"]
@@ -96,10 +98,26 @@ class CassandraSource:
             if tenant is not None
             else [place for place in self._partitions() if place[1] in days]
         )
-        keys = self._spark.createDataFrame(asked, "tenant string, day long")
-        stored = keys.join(self._table(USAGE.name), ["tenant", "day"])
         minutes = F.col("minute").between(first_minute, last_minute)
-        return decode_usage(stored.where(minutes).to(STORED_USAGE))
+        return decode_usage(self._usage(asked).where(minutes))
+
+    def standings(self, tenant: str | None = None) -> DataFrame:
+        tenants = [tenant] if tenant is not None else [name for name, _ in self._partitions()]
+        tallies = self._usage([(name, TALLY_MINUTE // DAY) for name in sorted(set(tenants))])
+        found = standings_of(_rows(tallies.where(F.col("minute") == TALLY_MINUTE)), self._of_keys)
+        return self._spark.createDataFrame(found, STANDINGS)
+
+    def _usage(self, partitions: list[tuple[str, int]]) -> DataFrame:
+        keys = self._spark.createDataFrame(partitions, "tenant string, day long")
+        return keys.join(self._table(USAGE.name), ["tenant", "day"]).to(STORED_USAGE)
+
+    def _of_keys(self, wanted: list[UsageKey]) -> Iterator[Stored]:
+        places = [
+            (key.tenant, key.minute // DAY, key.queue, key.minute, key.node) for key in wanted
+        ]
+        columns = "tenant string, day long, queue string, minute long, node string"
+        keys = self._spark.createDataFrame(places, columns)
+        return _rows(keys.join(self._table(USAGE.name), keys.columns).to(STORED_USAGE))
 
     def _partitions(self) -> list[tuple[str, int]]:
         try:
@@ -113,6 +131,11 @@ class CassandraSource:
 
     def _table(self, name: str) -> DataFrame:
         return self._spark.read.format(FORMAT).options(table=name, **self._options).load()
+
+
+def _rows(stored: DataFrame) -> Iterator[Stored]:
+    """Of `STORED_USAGE`."""
+    return ((row[0], row[1], row[2], row[3], row[4]) for row in stored.toLocalIterator())
 
 
 def usage_partitions(connection: Connection, keyspace: str) -> list[tuple[str, int]]:

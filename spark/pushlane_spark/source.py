@@ -43,6 +43,10 @@ class Source(Protocol):
         """`USAGE` of these minutes, both included, of all tenants or of one."""
         ...
 
+    def standings(self, tenant: str | None = None) -> DataFrame:
+        """`STANDINGS` of all shards that were ever counted, of all tenants or of one."""
+        ...
+
 
 def open_source(spark: SparkSession, url: str) -> Source:
     """The source that a store URL names; `StoreUnreadable`."""

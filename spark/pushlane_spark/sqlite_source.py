@@ -7,8 +7,9 @@ asks for is part of the statement, so SQLite looks up those buckets only.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -28,6 +29,7 @@ from pushlane_spark.frames import (
     rows_of,
     struct,
 )
+from pushlane_spark.standings import STANDINGS, Stored, standings_of
 from pushlane_spark.usage_frames import DAY, STORED_USAGE, decode_usage
 from pushlane_storage.bucket import CONTROL
 from pushlane_storage.copy.errors import SourceMissing
@@ -35,6 +37,7 @@ from pushlane_storage.copy.sqlite_source import check_tables, read_only
 from pushlane_storage.sqlite.bucket_rows import bucket_of
 from pushlane_storage.sqlite.folder import DATABASE
 from pushlane_storage.sqlite.segment_rows import NO_MARKS
+from pushlane_storage.usage import TALLY_MINUTE, UsageKey
 
 DRIVER = "org.sqlite.JDBC"
 PARTS = 16
@@ -136,6 +139,13 @@ class SqliteSource:
         )
         return decode_usage(reader.load().to(STORED_USAGE))
 
+    def standings(self, tenant: str | None = None) -> DataFrame:
+        tenants = self._tenants() if tenant is None else [tenant]
+        with closing(read_only(self._database)) as connection:
+            asked = f"{_USAGE} WHERE tenant IN ({_quoted(tenants)}) AND minute = {TALLY_MINUTE}"
+            found = standings_of(connection.execute(asked), partial(_rows, connection))
+        return self._spark.createDataFrame(found, STANDINGS)
+
     def _tenants(self) -> list[str]:
         with closing(read_only(self._database)) as connection:
             return [tenant for (tenant,) in connection.execute(_TENANTS)]
@@ -184,6 +194,13 @@ class SqliteSource:
                 f" FROM bucket {_IN_PLACE} WHERE 1{asked}"
             )
         return found[0], found[1]
+
+
+def _rows(connection: sqlite3.Connection, keys: list[UsageKey]) -> Iterator[Stored]:
+    place = "tenant = ? AND minute = ? AND queue = ? AND node = ?"
+    for key in keys:
+        asked = (key.tenant, key.minute, key.queue, key.node)
+        yield from connection.execute(f"{_USAGE} WHERE {place}", asked)
 
 
 def _as_text(columns: StructType) -> str:

@@ -160,7 +160,8 @@ class UsageStore(Protocol):
     async def put_usage(self, usage: Sequence[Usage]) -> None:
         """Replace the row of each key, unless the stored one has a higher version.
 
-        One that fails may have replaced any of them.
+        One that fails may have replaced any of them. Rows but those of `TALLY_MINUTE` may be gone
+        after `usage_kept_days`, a limit of each store.
         """
         ...
 

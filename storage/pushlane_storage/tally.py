@@ -30,6 +30,9 @@ from pushlane_storage.usage import TALLY_MINUTE, Usage, UsageKey
 
 Counters = dict[str, int]
 
+STORED = "stored_bytes"
+"""The one counter that also falls: bytes that are stored and not settled. Its rows say by how much
+that changed, so what lay in a shard at any time can be told, also while nobody had it open."""
 VERSION_BITS = 32
 """Rows that an owner writes of a shard: one a second for over a century."""
 _MINUTE, _BASE, _DRAINED, _COUNTED = "minute", "base.", "drained.", "counted."

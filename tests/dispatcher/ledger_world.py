@@ -23,9 +23,12 @@ from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Fenced, StoreError, StoreUnknown
 from pushlane_storage.memory import MemoryTables
 from pushlane_storage.settlement import BucketState, Checkpoint
+from pushlane_storage.tally import STORED
 from pushlane_storage.usage import Usage, UsageKey, merge
 
 SHARD = ShardKey("id", 0)
+SIZE = 10
+"""Bytes of a message."""
 FINE, LOST, DONE = 0, 1, 2
 """What becomes of a call: it answers; or it says unknown, and did nothing, or did it."""
 
@@ -142,6 +145,7 @@ class Owner:
         for key, (count, checkpoint) in found.items():
             bucket = LiveBucket(key, 0, 0, Marks(1))
             bucket.count, bucket.rolled, bucket.closed = count, True, True
+            bucket.size = SIZE * count
             bucket.state._load(checkpoint)
             self.lane.buckets.append(bucket)
         shard: Any = SimpleNamespace(
@@ -192,7 +196,8 @@ class Owner:
             self.lane.buckets.append(LiveBucket(key, 0, 0, Marks(1)))
         bucket = self.lane.buckets[-1]
         bucket.count += count
-        self._happened("published", count, bucket)
+        bucket.size += SIZE * count
+        self._happened("published", count, bucket, SIZE)
 
     def settle(self, count: int, cause: str) -> None:
         if not self.serving:
@@ -205,7 +210,7 @@ class Owner:
                     bucket.state._end(bucket.state.acked, low, high)
                 else:
                     bucket.state.end(cause, low, high)
-                self._happened(cause.replace(":", "."), high - low + 1, bucket)
+                self._happened(cause.replace(":", "."), high - low + 1, bucket, -SIZE)
             self._close(bucket)
 
     def roll(self) -> None:
@@ -214,9 +219,9 @@ class Owner:
             bucket.rolled = bucket.closed = True
             self._close(bucket)
 
-    def _happened(self, name: str, count: int, bucket: LiveBucket) -> None:
+    def _happened(self, name: str, count: int, bucket: LiveBucket, size: int) -> None:
         self.account.changed = True
-        self.world.truth[name] = self.world.truth.get(name, 0) + count
+        merge(self.world.truth, {name: count, STORED: count * size})
         self.world.stored[bucket.key] = (bucket.count, bucket.state.checkpoint())
 
     def _close(self, bucket: LiveBucket) -> None:

@@ -15,7 +15,9 @@ from trio.testing import wait_all_tasks_blocked
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.ledger import Ledger
 from pushlane_dispatcher.settings import Settings
-from pushlane_storage.tally import key_of, node_of, unpack_tally
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import Store
+from pushlane_storage.tally import STORED, key_of, node_of, unpack_tally
 from pushlane_storage.usage import merge
 from tests.dispatcher.ledger_world import FINE, SharedFace, World
 from tests.dispatcher.rig import TENANT, Rig, blocked, memory_store, rig
@@ -47,7 +49,7 @@ async def play(steps: list[Step], shared: bool) -> tuple[dict[str, int], dict[st
         world.current.wish("flush")
         await calm(world)
         nursery.cancel_scope.cancel()
-    return world.truth, world.counted()
+    return {name: value for name, value in world.truth.items() if value}, world.counted()
 
 
 async def take(world: World, kind: str, which: int, amount: int) -> None:
@@ -167,6 +169,26 @@ async def test_drained_buckets_stay_counted_over_restarts() -> None:
             assert await read_usage(r) == {"published": 5 * round, "acked": 5 * round}
 
 
+async def test_rows_tell_how_much_more_or_less_is_stored() -> None:
+    store = memory_store()
+    async with rig(store) as r:
+        await r.publish(bytes(1_000), bytes(1_000))
+        key = r.runner.key
+    filled = await read_changes(store, key)
+    assert len(filled) == 1
+    assert filled[0] > 2_000
+    async with rig(store) as r:
+        await trio.sleep(600)
+        r.consumer(acking=True)
+        await trio.sleep(60)
+    assert await read_changes(store, key) == [filled[0], -filled[0]]
+
+
+async def read_changes(store: Store, key: ShardKey) -> list[int]:
+    rows = await store.usage(TENANT, 1, 1 << 40, "q")
+    return [row.counters.get(STORED, 0) for row in rows if row.key.node == node_of(key)]
+
+
 async def consume(r: Rig, *bodies: bytes) -> None:
     """One after the other, so that buckets roll."""
     consumer = r.consumer(acking=True)
@@ -183,4 +205,4 @@ async def read_usage(r: Rig) -> dict[str, int]:
     for row in await r.dispatcher._tools.store.usage(TENANT, 1, 1 << 40, "q"):
         if row.key.node == node_of(r.runner.key):
             merge(found, row.counters)
-    return found
+    return {name: value for name, value in found.items() if value and name != STORED}

@@ -21,6 +21,7 @@ from pushlane_spark.usage_frames import (
     sum_up,
 )
 from pushlane_storage.histogram import BINS, bin_of, bounds_of
+from pushlane_storage.tally import STORED, Tally, pack_tally
 from tests.spark.usage_store import DAY, MONDAY, UsageRow, make_folder, make_keyspace, put
 
 ROWS = [
@@ -32,6 +33,9 @@ ROWS = [
     UsageRow("ann", "", MONDAY, "n1.1", {"connection_ms": 60_000}),
     UsageRow("o'neill", "b", MONDAY, "n1.1", {"bytes_in": 2**40}),
     UsageRow("ann", "a", 0, "q1/0", {"published": 99}),
+    UsageRow("ann", "a", 0, "q1/1", pack_tally(Tally(MONDAY + 2 * DAY, {"published": 9}))),
+    UsageRow("ann", "a", 0, "q2/0", pack_tally(Tally(MONDAY - 2 * DAY, {STORED: 1_000}))),
+    UsageRow("ann", "a", MONDAY - 2 * DAY, "q2/0", {STORED: -400, "acked": 2}),
     UsageRow("ann", "a", MONDAY, "billing", {"billing.hour.total": 5}),
     UsageRow("ann", "a", MONDAY + 2 * DAY, "n1.1", {"delivered": 100}),
     UsageRow("ann", "a", MONDAY - 1, "n1.1", {"delivered": 100}),
@@ -66,6 +70,12 @@ def test_both_stores_give_the_same(spark: SparkSession, url: str) -> None:
     assert counters_of(source.usage(1, MONDAY + DAY - 1, "o'neill")) == flat([ROWS[6]])
     assert counters_of(source.usage(MONDAY + 5 * DAY, MONDAY + 6 * DAY)) == set()
     assert counters_of(source.usage(MONDAY, MONDAY, "nobody")) == set()
+    standings = {
+        ("ann", "a", "q1/1", MONDAY + 2 * DAY, 0),
+        ("ann", "a", "q2/0", MONDAY - 2 * DAY, 600),
+    }
+    assert counters_of(source.standings()) == standings
+    assert counters_of(source.standings("o'neill")) == set()
 
 
 def test_only_what_is_asked_for_is_read(spark: SparkSession, url: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
 from pushlane_dispatcher.core.recovered import RecoveredBucket
 from pushlane_storage.bucket import BucketKey
-from pushlane_storage.tally import Counters, Tally, add, totals_of
+from pushlane_storage.tally import STORED, Counters, Tally, add, totals_of
 
 
 class Account:
@@ -37,10 +37,14 @@ class Account:
         self.counted.discard(key)
 
     def lifetime(self, lanes: Iterable[Lane]) -> Counters:
-        """What ever happened."""
+        """What ever happened, and what is stored and not settled by now."""
         found = dict(self.drained)
+        stored = 0
         for lane in lanes:
             for bucket in lane.buckets:
+                stored += bucket.unsettled()[1]
                 if bucket.key not in self.counted:
                     add(found, totals_of(bucket.count, bucket.state))
+        if stored:
+            found[STORED] = stored
         return found

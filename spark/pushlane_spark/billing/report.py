@@ -16,14 +16,17 @@ from pyspark.sql import SparkSession
 from pushlane_spark.billing.exporting import Line, export
 from pushlane_spark.billing.pricing import COUNTERS, make_lines
 from pushlane_spark.billing.rate_card import RateCard, day_of, read_rate_card
+from pushlane_spark.billing.storage import with_idle_storage
 from pushlane_spark.billing.writing_back import StoreServed, rows_of, write_back
 from pushlane_spark.period import minutes_between, time_of
 from pushlane_spark.server import Server
 from pushlane_spark.source import open_source
 from pushlane_spark.usage_frames import DAY
+from pushlane_storage.wall import wall_clock
 
 DAYS_AT_ONCE = 7
 """So much is held in memory: its lines of hours and days."""
+MINUTE_MS = 60_000
 
 
 class TenantBill(msgspec.Struct, frozen=True):
@@ -61,12 +64,14 @@ def run(
     writes_back: bool = True,
     url: str | None = None,
     token: str | None = None,
+    now: int | None = None,
 ) -> BillingReport:
     """Bill all tenants, or one, for whole days; `JobError`.
 
     A folder that a server has locked is written back to by that server, whose `url` this is;
-    without one the report says that it was not.
+    without one the report says that it was not. `now` is the time to go by, in Unix milliseconds.
     """
+    now = wall_clock() if now is None else now
     server = None if url is None else Server(url, token)
     card = rate_card if isinstance(rate_card, RateCard) else read_rate_card(rate_card)
     days = minutes_between(since, until).whole()
@@ -76,7 +81,8 @@ def run(
     found = _Found()
     for part in days.parts(DAYS_AT_ONCE * DAY):
         usage = source.usage(part.first, part.last, tenant)
-        lines = [row.asDict() for row in make_lines(usage, card).collect()]
+        whole = with_idle_storage(source, usage, part, now // MINUTE_MS, tenant)
+        lines = [row.asDict() for row in make_lines(whole, card).collect()]
         found.files += export(lines, part, card.currency, out)
         found.count(lines)
         if writes_back and found.reason is None:

@@ -21,6 +21,7 @@ from pushlane_spark.cassandra_source import FORMAT, connector_options
 from pushlane_spark.errors import StoreUnreadable
 from pushlane_spark.server import Server
 from pushlane_spark.usage_frames import DAY, HOUR
+from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.tables import USAGE
 from pushlane_storage.sqlite.errors import FolderLocked, OpenError
 from pushlane_storage.sqlite.folder import open_folder
@@ -102,4 +103,5 @@ def _into_cassandra(spark: SparkSession, store: str, rows: list[Row]) -> None:
     stored = [(row[0], row[2] // DAY, *row[1:]) for row in rows]
     frame = spark.createDataFrame(stored, _COLUMNS)
     writer = frame.write.format(FORMAT).mode("append").options(table=USAGE.name, **options)
-    writer.option("spark.cassandra.output.consistency.level", level).save()
+    kept = {"consistency.level": level, "ttl": str(Limits().usage_ttl)}
+    writer.options(**{f"spark.cassandra.output.{name}": kept[name] for name in kept}).save()

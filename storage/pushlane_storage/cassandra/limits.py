@@ -66,6 +66,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a row is kept at least, however short the retention: it is for cleaning only."""
     most_ttl: int = 10 * 365 * DAY_SECONDS
     """Seconds that a row is kept at the most. Cassandra's own limit is 20 years."""
+    usage_kept_days: int = 400
+    """Days that usage is kept: a year, and time to look back on it."""
     usage_days: int = 400
     """Days that one read of usage may span."""
 
@@ -74,3 +76,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("judge_ms is less than twice beat_ms: it would fence who is alive")
         if not self.least_ttl <= self.most_ttl <= CASSANDRA_TTL:
             raise ValueError(f"it must be least_ttl <= most_ttl <= {CASSANDRA_TTL} (20 years)")
+        if not 1 <= self.usage_kept_days <= CASSANDRA_TTL // DAY_SECONDS:
+            raise ValueError("usage_kept_days must be from 1 to 7300 (20 years)")
+
+    @property
+    def usage_ttl(self) -> int:
+        """In seconds."""
+        return self.usage_kept_days * DAY_SECONDS

@@ -1,4 +1,4 @@
-"""Usage counters: a row per key, replaced as a whole.
+"""Usage counters: a row per key, replaced as a whole, and kept for so many days; tallies stay.
 
 The stamp of a row is its version, so what a predecessor still writes never replaces what its
 successor wrote.
@@ -14,7 +14,7 @@ from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Bound, Range, Ring, Row, Write, read_all, read_row
 from pushlane_storage.cassandra.tables import USAGE, keyed
 from pushlane_storage.interface import StoreRefused
-from pushlane_storage.usage import Usage, UsageKey, pack, unpack
+from pushlane_storage.usage import TALLY_MINUTE, Usage, UsageKey, pack, unpack
 
 MINUTES = 24 * 60
 
@@ -29,7 +29,7 @@ class UsageRows:
         rows = {row.key: row for row in usage}
 
         async def put(key: UsageKey) -> None:
-            await self._ring.write(_write(rows[key]))
+            await self._ring.write(self._write(rows[key]))
 
         await gather(put, rows, self._limits.reads)
 
@@ -58,11 +58,11 @@ class UsageRows:
                     found.append(unpack(key, row["counters"]))
         return sorted(found, key=lambda usage: usage.key)
 
+    def _write(self, row: Usage) -> Write:
+        stamp = stamps.ONCE + row.version
+        ttl = None if row.key.minute == TALLY_MINUTE else self._limits.usage_ttl
+        return Write(USAGE, [keyed(USAGE, _place(row.key), counters=pack(row))], stamp, ttl)
+
 
 def _place(key: UsageKey) -> tuple[object, ...]:
     return key.tenant, key.minute // MINUTES, key.queue, key.minute, key.node
-
-
-def _write(row: Usage) -> Write:
-    stamp = stamps.ONCE + row.version
-    return Write(USAGE, [keyed(USAGE, _place(row.key), counters=pack(row))], stamp)

@@ -67,6 +67,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     spare_bytes: int = 8 * MIB
     """Free space kept inside the file: what is dropped now makes room for what comes next."""
 
+    # Usage
+    usage_kept_days: int = 400
+    """Days that usage is kept: a year, and time to look back on it."""
+
     # Damage
     quarantine_rows: int = 1_000
     """Damaged segments kept for inspection. Beyond it they are counted and reported only."""

@@ -109,6 +109,7 @@ class Tables:
 
     def put_usage(self, usage: Sequence[Usage]) -> None:
         usage_rows.put(self._connection, usage)
+        usage_rows.forget(self._connection, usage, self._limits.usage_kept_days)
 
     def note_damage(self, damage: Damage, stored: StoredSegment) -> None:
         quarantine.note(self._connection, damage, stored, self._limits.quarantine_rows)

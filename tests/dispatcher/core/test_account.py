@@ -27,6 +27,8 @@ def test_everything_is_counted_by_how_it_ended() -> None:
     assert lifetime["published"] == 7
     assert lifetime["acked"] == 2
     assert lifetime["dead.rejected"] == 2
+    stored = lifetime.pop("stored_bytes", 0)
+    assert stored == rig.shard.overflow.bytes
     assert sum(lifetime.values()) == 7 + 7 - rig.stats.stored
     assert rig.shard.account.drained
 
@@ -38,7 +40,8 @@ def test_a_new_owner_finds_what_its_predecessor_did() -> None:
         rig.publish(str(number))
     consumer.ack(*consumer.numbers[1:])
     before = rig.shard.lifetime()
-    assert before == {"published": 4, "acked": 3}
+    assert before == {"published": 4, "acked": 3, "stored_bytes": rig.shard.overflow.bytes}
+    assert before["stored_bytes"] > 0
     rig.crash()
     assert rig.shard.lifetime() == before
 

@@ -16,6 +16,7 @@ from pushlane_storage.interface import PromptStore, StoreError, StoreRefused, St
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
+from pushlane_storage.usage import Usage, UsageKey
 from tests.storage.cassandra.conftest import Join
 from tests.storage.cassandra.model_ring import FaultyRing, ModelRing, Tables
 from tests.storage.samples import Owner, claimed, message, messages
@@ -191,6 +192,17 @@ async def test_durability_is_the_level_of_segments_and_settlements(
     assert levels.pop("segments") is levels.pop("settlements") is level
     assert set(levels.values()) == {Level.QUORUM}
     assert {range.level for range in ring.ranges} <= {Level.QUORUM, Level.SERIAL}
+
+
+async def test_usage_is_kept_for_so_many_days_and_tallies_for_good(
+    join: Join, ring: ModelRing
+) -> None:
+    store = await join(ring, usage_kept_days=3)
+    ring.writes.clear()
+    for minute in (0, 1_000):
+        await store.put_usage([Usage(UsageKey("t", "q", minute, "n"), {})])
+    kept = [write.ttl for write in ring.writes if isinstance(write, Write)]
+    assert kept == [None, 3 * 86_400]
 
 
 async def test_rows_are_kept_for_twice_the_retention(join: Join, ring: ModelRing) -> None:

@@ -12,18 +12,21 @@ minute in which that was.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import trio
 
+from pushlane.wire.errors import BadRequest
 from pushlane_dispatcher.ledger import Ledger
 from pushlane_dispatcher.presence import Presence
+from pushlane_dispatcher.queues import store_answers
+from pushlane_dispatcher.usage_report import Report, UsagePoint
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import StoreError
-from pushlane_storage.usage import Usage, UsageKey, merge
+from pushlane_storage.usage import BILLING, Usage, UsageKey, merge
 
 if TYPE_CHECKING:
     from pushlane_dispatcher.tools import Tools
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MINUTE_MS = 60_000
+DAY = 24 * 60
+"""Minutes. Usage is read day by day."""
 TENANT = ""
 """In place of a queue: what is the tenant's own."""
 
@@ -176,6 +181,33 @@ class Clerk:
             del self._rows[place]
             self._unwritten.discard(place)
             self.lost += 1
+
+    # Reading
+
+    async def report(
+        self, tenant: str, first: int, last: int, step: int, queue: str | None, most: int
+    ) -> list[UsagePoint]:
+        """What is written of these minutes; `BadRequest` when there are more than `most` points."""
+        report = Report(step)
+        for day in range(first // DAY, last // DAY + 1):
+            low, high = max(first, day * DAY), min(last, (day + 1) * DAY - 1)
+            with store_answers(queue or "usage"):
+                report.add(await self._store.usage(tenant, low, high, queue))
+            if len(report) > most:
+                raise BadRequest(f"that is more than {most} lines: ask for less, or for a queue")
+        return report.points()
+
+    # Bills
+
+    async def put_bills(self, tenant: str, bills: Mapping[tuple[str, int], dict[str, int]]) -> None:
+        """Costs by queue and minute, each in place of what was there."""
+        now = self._clock.wall()
+        rows = [
+            Usage(UsageKey(tenant, queue, minute, BILLING), costs, now)
+            for (queue, minute), costs in bills.items()
+        ]
+        with store_answers("usage"):
+            await self._store.put_usage(rows)
 
     # Counting
 

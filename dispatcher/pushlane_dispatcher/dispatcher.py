@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -44,18 +44,14 @@ from pushlane_dispatcher.shards import Shards
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools, make_prefix
 from pushlane_dispatcher.transfers import Send
-from pushlane_dispatcher.usage_report import Report, UsagePoint
+from pushlane_dispatcher.usage_report import UsagePoint
 from pushlane_leases.interface import LeaseCache
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import SharedStore, Store, StoreError
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig, QueueRow
-from pushlane_storage.usage import BILLING, Usage, UsageKey
 
 log = logging.getLogger(__name__)
-
-DAY = 24 * 60
-"""Minutes. Usage is read day by day."""
 
 
 @asynccontextmanager
@@ -302,24 +298,7 @@ class Dispatcher:
         if queue is not None:
             await self._settle_usage(tenant, queue)
         await self.clerk.flush()
-        report = Report(step)
-        for day in range(first // DAY, last // DAY + 1):
-            low, high = max(first, day * DAY), min(last, (day + 1) * DAY - 1)
-            with store_answers(queue or "usage"):
-                report.add(await self._tools.store.usage(tenant, low, high, queue))
-            if len(report) > most:
-                raise BadRequest(f"that is more than {most} lines: ask for less, or for a queue")
-        return report.points()
-
-    async def put_bills(self, tenant: str, bills: Mapping[tuple[str, int], dict[str, int]]) -> None:
-        """Costs by queue and minute, each in place of what was there."""
-        now = self._tools.clock.wall()
-        rows = [
-            Usage(UsageKey(tenant, queue, minute, BILLING), costs, now)
-            for (queue, minute), costs in bills.items()
-        ]
-        with store_answers("usage"):
-            await self._tools.store.put_usage(rows)
+        return await self.clerk.report(tenant, first, last, step, queue, most)
 
     async def _settle_usage(self, tenant: str, name: str) -> None:
         """Have written what a queue's shards know; one that is gone has nothing to tell."""

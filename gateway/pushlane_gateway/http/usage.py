@@ -53,7 +53,7 @@ async def put_bills(call: Call) -> Response:
     if body.tenant != call.tenant:
         raise Forbidden(f"{call.identity.name} is not of tenant {body.tenant}")
     rows = {(bill.queue, bill.minute): bill.costs for bill in body.bills}
-    await call.tools.dispatcher.put_bills(call.tenant, rows)
+    await call.tools.dispatcher.clerk.put_bills(call.tenant, rows)
     return call.answer(Nothing())
 
 

@@ -24,14 +24,21 @@ SETTINGS = {
     "spark.driver.memory": "768m",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "2",
 }
 
 HERE = Path(__file__).parent
 
 
+FIRST = ("test_kill.py", "test_jobs_command.py", "test_busy_server.py")
+"""The files that take longest: with one of them at the end, all other workers would wait for it.
+xdist must be told to keep the order (`--no-loadscope-reorder`)."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spark leaves the sockets of its results to the garbage collector."""
+    items.sort(key=lambda item: item.path.name not in FIRST)
     for item in items:
         if item.path.is_relative_to(HERE):
             left = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"

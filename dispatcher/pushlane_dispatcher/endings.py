@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from pushlane_dispatcher.core.explain import Explanation, explain_end
 from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
+from pushlane_storage.existing import ShardRows, fold_shard
 from pushlane_storage.interface import Store
-from pushlane_storage.seal import Seals
-from pushlane_storage.settlement import Settlement, fold
 
 
 async def find_ending(store: Store, key: ShardKey, lane: int, seq: int) -> Explanation | None:
@@ -17,20 +16,14 @@ async def find_ending(store: Store, key: ShardKey, lane: int, seq: int) -> Expla
     bucket = next((row for row in await store.buckets(key) if _holds(row, lane, seq)), None)
     if bucket is None:
         return None
-    seals = Seals(await store.seals(key))
-    state = fold(_valid(seals, await store.settlements(key, bucket.key)))
-    for row in _valid(seals, await store.settlements(key, CONTROL)):
-        for purge in row.purges:
-            if purge.lane == lane:
-                state.purge(purge, bucket.first, bucket.first + bucket.count - 1)
-    return explain_end(state, seq)
+    seals = await store.seals(key)
+    settlements = {place: await store.settlements(key, place) for place in (bucket.key, CONTROL)}
+    # Whether a flush is whole need not be asked of other buckets: the seals say it of the owners
+    # before, and the running one forgets a bucket only when the rows that drained it are durable.
+    ((existing, state),) = fold_shard(ShardRows(seals, [bucket], {}, settlements))
+    return explain_end(state, seq) if _holds(existing, lane, seq) else None
 
 
 def _holds(bucket: Bucket, lane: int, seq: int) -> bool:
     last = bucket.first + bucket.count - 1
     return bucket.closed and bucket.key.lane == lane and bucket.first <= seq <= last
-
-
-def _valid(seals: Seals, rows: list[Settlement]) -> list[Settlement]:
-    """Without those that lie beyond a seal: they never counted."""
-    return [row for row in rows if (flushes := seals.flushes(row.owner)) is None or row.n < flushes]

@@ -20,9 +20,8 @@ from pushlane_spark import frames
 from pushlane_spark.frames import BUCKET, SHARD, Batches, batched, rows_of
 from pushlane_spark.source import Source
 from pushlane_storage.bucket import Bucket, BucketKey
-from pushlane_storage.existing import Folding, ShardRows, count_flushes, count_stored
+from pushlane_storage.existing import ShardRows, fold_shard
 from pushlane_storage.packing import unpack_seal, unpack_settlement
-from pushlane_storage.seal import Seals
 from pushlane_storage.segment import DamagedSegment, SegmentHead
 from pushlane_storage.settlement import BucketState
 from pushlane_storage.stored_segment import StoredSegment
@@ -95,19 +94,6 @@ def _fold(batches: Batches) -> Batches:
                 yield {**dict(zip(SHARD, shard, strict=True)), **_state(bucket, state)}
 
     return batched(states(), frames.STATES, _BATCH)
-
-
-def fold_shard(rows: ShardRows) -> Iterator[tuple[Bucket, BucketState]]:
-    """Each bucket with the count that exists, and what became of its messages."""
-    seals = Seals(rows.seals)
-    existing = [
-        msgspec.structs.replace(bucket, count=count)
-        for bucket, count in count_stored(rows, seals, rows.buckets)
-    ]
-    undrained = {bucket.key: bucket for bucket in existing if not bucket.drained}
-    folding = Folding(rows, count_flushes(rows, seals, undrained))
-    for bucket in existing:
-        yield bucket, folding.state(bucket)
 
 
 def _shard_rows(found: Iterable[dict[str, Any]]) -> ShardRows:

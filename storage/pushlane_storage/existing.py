@@ -8,6 +8,7 @@ became of them. Whatever lies beyond was never confirmed to anybody.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -16,6 +17,8 @@ from pushlane_storage.seal import Seal, Seals
 from pushlane_storage.segment import SegmentHead
 from pushlane_storage.seq import counter_of
 from pushlane_storage.settlement import BucketState, Purge, Settlement, fold
+
+_ALL = 1 << 62
 
 
 class ShardRows(msgspec.Struct):
@@ -44,23 +47,50 @@ class Folding:
     def __init__(self, rows: ShardRows, flushes: dict[int, int]) -> None:
         self._settlements = rows.settlements
         self._flushes = flushes
+        self._seals = {seal.owner: dict(seal.flushes) for seal in rows.seals}
         self._purges = _purges(rows.settlements.get(CONTROL, ()), flushes)
 
     def state(self, bucket: Bucket) -> BucketState:
         """`bucket` has the counts that exist."""
         rows = self._settlements.get(bucket.key, ())
-        valid = _valid(rows, self._flushes)
-        state = fold(valid)
+        state = fold(row for row in rows if _counts(row, self._flushes))
         if bucket.drained:
             # Whoever sealed its owners off had not read its rows, so the seal doesn't count them.
             # They were confirmed all the same, or the bucket would not be drained.
-            others = fold(row for row in rows if row not in valid).checkpoint()
-            rest = Settlement(bucket.key, 0, 0, [], acked=others.acked, gone=others.gone)
-            state.apply(rest)
+            seen = self._seen_in(rows)
+            others = (row for row in rows if not _counts(row, self._flushes) and _counts(row, seen))
+            rest = fold(others).checkpoint()
+            state.apply(Settlement(bucket.key, 0, 0, [], acked=rest.acked, gone=rest.gone))
         purge = self._purges.get(bucket.key.lane)
         if purge is not None:
             state.purge(purge, bucket.first, bucket.first + bucket.count - 1)
         return state
+
+    def _seen_in(self, rows: Iterable[Settlement]) -> dict[int, int]:
+        """How many flushes can count in a bucket that is drained.
+
+        Who settled something in it had read it before, and its seal says what it saw of the one
+        who did so before: what that one wrote later was a zombie's.
+        """
+        owners = sorted({row.owner for row in rows})
+        found = dict.fromkeys(owners, _ALL)
+        for owner, successor in pairwise(owners):
+            if successor in self._seals:
+                found[owner] = self._seals[successor].get(owner, 0)
+        return found
+
+
+def fold_shard(rows: ShardRows) -> Iterator[tuple[Bucket, BucketState]]:
+    """Each bucket with the count that exists, and what became of its messages."""
+    seals = Seals(rows.seals)
+    existing = [
+        msgspec.structs.replace(bucket, count=count)
+        for bucket, count in count_stored(rows, seals, rows.buckets)
+    ]
+    undrained = {bucket.key: bucket for bucket in existing if not bucket.drained}
+    folding = Folding(rows, count_flushes(rows, seals, undrained))
+    for bucket in existing:
+        yield bucket, folding.state(bucket)
 
 
 def count_stored(
@@ -78,8 +108,8 @@ def count_stored(
         yield bucket, max(0, end - first)
 
 
-def _valid(rows: Iterable[Settlement], flushes: dict[int, int]) -> list[Settlement]:
-    return [row for row in rows if row.n < flushes.get(row.owner, 0)]
+def _counts(row: Settlement, flushes: dict[int, int]) -> bool:
+    return row.n < flushes.get(row.owner, 0)
 
 
 def count_flushes(
@@ -137,6 +167,7 @@ def _stored(bucket: Bucket, heads: Iterable[SegmentHead]) -> int:
 def _purges(control: Iterable[Settlement], flushes: dict[int, int]) -> dict[int, Purge]:
     """The newest purge of each lane: it covers all before it."""
     purges = {}
-    for row in sorted(_valid(control, flushes), key=lambda row: (row.owner, row.n)):
-        purges.update({purge.lane: purge for purge in row.purges})
+    for row in sorted(control, key=lambda row: (row.owner, row.n)):
+        if _counts(row, flushes):
+            purges.update({purge.lane: purge for purge in row.purges})
     return purges

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey
-from pushlane_storage.existing import Folding, ShardRows, count_flushes, count_stored
+from pushlane_storage.existing import Folding, ShardRows, count_flushes, count_stored, fold_shard
 from pushlane_storage.seal import Seal, Seals
 from pushlane_storage.segment import SegmentHead
 from pushlane_storage.seq import make_seq
-from pushlane_storage.settlement import Gone, Purge, Settlement
+from pushlane_storage.settlement import BucketState, Gone, Purge, Settlement
 
 A, B = BucketKey(4, 1, 10), BucketKey(4, 1, 20)
 FIRST = make_seq(1, 0)
@@ -52,19 +52,42 @@ def test_a_drained_bucket_was_settled_also_where_no_seal_counts_it() -> None:
     bucket = Bucket(A, FIRST, True, True, count=4)
     rows = [
         Settlement(A, 1, 0, [A], acked=[(FIRST, FIRST + 1)]),
-        Settlement(A, 1, 7, [A], acked=[(FIRST + 2, FIRST + 2)]),
-        Settlement(A, 2, 0, [A], gone=[Gone("expired", FIRST + 1, FIRST + 3)]),
+        Settlement(A, 2, 7, [A], gone=[Gone("expired", FIRST + 2, FIRST + 3)]),
     ]
-    found = ShardRows([Seal(3, [(4, 1, 4)], [(2, 1)])], [bucket], {}, {A: rows})
+    seals = [Seal(2, [(4, 1, 4)], [(1, 1)]), Seal(3, [(4, 1, 4)], [])]
+    found = ShardRows(seals, [bucket], {}, {A: rows})
     flushes = count_flushes(found, Seals(found.seals), {})
-    assert flushes == {1: 0, 2: 1}
-    state = Folding(found, flushes).state(bucket)
-    assert (list(state.acked), list(state.gone["expired"])) == (
-        [(FIRST, FIRST)],
-        [(FIRST + 1, FIRST + 3)],
+    assert flushes == {1: 0, 2: 0}
+    assert ends(Folding(found, flushes).state(bucket)) == (
+        [(FIRST, FIRST + 1)],
+        [(FIRST + 2, FIRST + 3)],
     )
     undrained = Bucket(A, FIRST, True, count=4)
     assert list(Folding(found, flushes).state(undrained).acked) == []
+
+
+def test_what_a_zombie_wrote_to_a_bucket_that_was_drained_later() -> None:
+    """Its successor had read the bucket, and sealed it off."""
+    bucket = Bucket(A, FIRST, True, True, count=3)
+    rows = [
+        Settlement(A, 1, 0, [A], acked=[(FIRST, FIRST)]),
+        Settlement(A, 1, 1, [A], acked=[(FIRST + 1, FIRST + 2)]),
+        Settlement(A, 2, 0, [A], gone=[Gone("expired", FIRST + 1, FIRST + 1)]),
+        Settlement(A, 4, 0, [A], acked=[(FIRST + 2, FIRST + 2)]),
+    ]
+    seals = [
+        Seal(2, [(4, 1, 3)], [(1, 1)]),
+        Seal(3, [(4, 1, 3)], [(1, 1), (2, 1)]),
+        Seal(4, [(4, 1, 3)], [(1, 1), (2, 1)]),
+        Seal(5, [(4, 1, 3)], []),
+    ]
+    for known in (seals[:3], seals):
+        [(_, state)] = fold_shard(ShardRows(known, [bucket], {}, {A: rows}))
+        assert ends(state) == ([(FIRST, FIRST), (FIRST + 2, FIRST + 2)], [(FIRST + 1, FIRST + 1)])
+
+
+def ends(state: BucketState) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    return list(state.acked), list(state.gone["expired"])
 
 
 def test_a_purge_ends_what_it_did_not_spare() -> None:
@@ -73,3 +96,19 @@ def test_a_purge_ends_what_it_did_not_spare() -> None:
     rows = ShardRows([], [bucket], {}, {CONTROL: [purge]})
     state = Folding(rows, count_flushes(rows, Seals(), {A: bucket})).state(bucket)
     assert list(state.gone["purged"]) == [(FIRST, FIRST), (FIRST + 2, FIRST + 3)]
+
+
+def test_a_shard_is_folded_bucket_by_bucket() -> None:
+    drained, cut = Bucket(A, FIRST, True, True, count=2), Bucket(B, make_seq(1, 2), True, count=9)
+    settlements = {
+        A: [Settlement(A, 1, 5, [A], acked=[(FIRST, FIRST + 1)])],
+        B: [
+            Settlement(B, 1, 3, [B], gone=[Gone("expired", FIRST + 2, FIRST + 2)]),
+            Settlement(B, 1, 4, [B], acked=[(FIRST + 3, FIRST + 3)]),
+        ],
+    }
+    rows = ShardRows([Seal(2, [(4, 1, 6)], [(1, 4)])], [cut, drained], {}, settlements)
+    (first, old), (second, new) = fold_shard(rows)
+    assert (first, list(old.settled)) == (drained, [(FIRST, FIRST + 1)])
+    assert (second.key, second.count) == (B, 4)
+    assert list(new.settled) == [(FIRST + 2, FIRST + 2)], "its last flush lies beyond the seal"

@@ -332,6 +332,8 @@ class Consumer(Client):
     def _end_session(self) -> None:
         if self.sub is not None:
             self.world.record(history.SessionEnd(self.world.now, self.sub.session))
+        for request in self.unanswered:  # the next subscription counts its receipts anew
+            request.own = False
         self.sub = None
         self.held.clear()
         self.doubtful.clear()

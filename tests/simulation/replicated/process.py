@@ -19,7 +19,7 @@ from pushlane_dispatcher.settings import Settings
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.history import event as history
-from pushlane_storage.interface import StoreError
+from pushlane_storage.interface import SharedStore, StoreError
 from tests.simulation.cluster import QUEUES
 from tests.simulation.replicated.cache import SimulatedLeases
 from tests.simulation.replicated.ring import SimulatedRing
@@ -160,6 +160,7 @@ class Process:
     async def _live(self) -> None:
         self._store = store = await self._join()
         witness = ProcessWitness(self, store, self.cluster.known, self.cluster.bodies)
+        assert isinstance(witness, SharedStore), "or nothing that is not stored is confirmed"
         leases = SimulatedLeases(self, self.cluster.redis)
         async with open_dispatcher(
             witness, leases, clock=Clock(lambda: self.wall() / 1000), settings=SETTINGS,

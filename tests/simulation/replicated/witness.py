@@ -48,6 +48,9 @@ class ProcessWitness(Witness):
         self._record(history.Open(self._wall(), self.node, epoch))
         return epoch
 
+    async def confirm(self, shard: ShardKey) -> None:
+        await self.store.confirm(shard)
+
     async def lost_slots(self) -> list[tuple[int, int]]:
         return await self.store.lost_slots()
 

@@ -18,6 +18,7 @@ CONF = {
     "spark.sql.extensions": "com.datastax.spark.connector.CassandraSparkExtensions",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+    "spark.python.daemon.module": "pushlane_spark.daemon",
 }
 DEFAULTS = {"retries": 2, "retry_delay": timedelta(minutes=5)}
 

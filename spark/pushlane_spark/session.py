@@ -24,6 +24,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
     "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "pushlane_spark.daemon",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(SEGMENTS_AT_ONCE),
     "spark.sql.extensions": "com.datastax.spark.connector.CassandraSparkExtensions",
     "spark.sql.session.timeZone": "UTC",

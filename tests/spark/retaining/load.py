@@ -9,6 +9,8 @@ import pushlane
 from tests.spark.retaining.ledger import Ledger
 
 QUEUE = "orders"
+PAUSE_S = 0.2
+"""Between two rounds: a bucket is drained every second or so, and the job gets some processor."""
 
 
 async def make(client: pushlane.Client, **config: Any) -> None:
@@ -39,4 +41,4 @@ async def bear_load(url: str, ledger: Ledger, stop: asyncio.Event) -> None:
         while not stop.is_set():
             await fill(client, ledger, 6)
             await consume(client, ledger, 4)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(PAUSE_S)

@@ -150,7 +150,8 @@ outages: setup ## break Cassandra, Redis and gateways under load; TIMES=3 each, 
 	$(PY) -m tests.outages $(if $(TIMES),--times $(TIMES)) $(if $(SEED),--seed $(SEED))
 	$(PY) -m tests.outages --plants
 
-retention-kills: setup ## kill the retention job KILLS (10) times beside a server under load, SEED=n
+retention-kills: setup ## kill the retention job KILLS (10) times on each store beside load; SEED=n
+	$(install-services)
 	RETENTION_KILLS=$(or $(KILLS),10) $(if $(SEED),RETENTION_SEED=$(SEED)) $(PY) -m pytest -q tests/spark/retaining/test_kill.py
 
 soak: setup ## simulate with fresh seeds for MINUTES (10), then the crashes of `make crash`

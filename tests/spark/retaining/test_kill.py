@@ -1,8 +1,9 @@
 """The job is killed at any point, beside a server under load, and run again: nothing is lost, and
 nothing is there twice.
 
-RETENTION_KILLS=10 kills as many processes; without it a few are killed, and the others are ended
-by an exception at the same points, which is what a kill leaves of a single-threaded job's files.
+RETENTION_KILLS=10 kills as many processes on each kind of store, wherever they are; without it one
+is killed, and others are ended by an exception at each step, which is what a kill leaves of a
+single-threaded job's files.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 import pushlane
 from pushlane.testing import server
 from pushlane_spark.retaining.job import run
 from pushlane_spark.retaining.report import RetentionReport
+from tests.spark.retaining.child import Kill, kill_after
 from tests.spark.retaining.ledger import Ledger, find, violations
 from tests.spark.retaining.load import bear_load, consume, make
 
@@ -41,6 +42,11 @@ STEPS = (
     "dropping",
     "dropped",
 )
+LONG = KILLS >= 10
+KILLED_STORES = ["sqlite", "cassandra"] if LONG else ["sqlite"]
+MOST_STEPS = 30 if LONG else 14
+"""A first group of buckets takes about eleven."""
+MOST_DELAY_S = 0.3
 MORE = 25
 """Acks between two runs: two buckets are drained then, at least."""
 
@@ -100,20 +106,24 @@ def run_until(spark: SparkSession, store: str, archive: str, url: str, step: str
     return False
 
 
-def kill_at(store: str, archive: str, url: str, number: int) -> str:
-    """Kill a process that runs the job when it has told of so many steps; what it told last."""
-    command = [sys.executable, "-m", "tests.spark.retaining.child", store, archive, url]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as child:
-        assert child.stdout is not None
-        told = ""
-        for line in child.stdout:
-            told, number = line.strip(), number - 1
-            if not number:
-                break
-        child.kill()
-    return told
+def kill_jobs(store: str, archive: str, url: str, ledger: Ledger, log: Path) -> None:
+    """Kill processes that run the job at random moments, and show where that was."""
+    kind = store.partition(":")[0]
+    chance = random.Random(f"{SEED} {kind}")
+    kills: list[Kill] = []
+    ends = 0
+    while len(kills) < KILLS:
+        wait_for_more(ledger)
+        # Most steps take milliseconds, and some a second: so most delays are short.
+        delay_s = MOST_DELAY_S * chance.random() ** 3
+        kill = kill_after(chance.randint(1, MOST_STEPS), delay_s, log, store, archive, url)
+        if kill is None:
+            ends += 1
+            assert ends <= KILLS, "it ends before it is killed"
+        else:
+            kills.append(kill)
+    print(f"\n{kind}, RETENTION_SEED={SEED}: {ends} came to their end, {len(kills)} were killed at")
+    print(*kills, sep="\n")
 
 
 def check(
@@ -152,16 +162,18 @@ def test_killed_at_every_step(
     check(spark, store, archive, served.url, ledger)
 
 
-def test_killed_processes(spark: SparkSession, small: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", KILLED_STORES, indirect=True)
+def test_killed_processes(
+    spark: SparkSession,
+    store: str,
+    served: server,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     ledger, archive = Ledger(), str(tmp_path / "archive")
-    store = f"sqlite:{tmp_path / 'store'}"
-    chance = random.Random(SEED)
-    with server(store=store, arguments=small) as url:
-        with loaded(url, ledger):
-            for _ in range(KILLS):
-                wait_for_more(ledger)
-                assert kill_at(store, archive, url, chance.randint(1, 14))
-        check(spark, store, archive, url, ledger)
+    with loaded(served.url, ledger), capsys.disabled() if LONG else nullcontext():
+        kill_jobs(store, archive, served.url, ledger, tmp_path / "killed.log")
+    check(spark, store, archive, served.url, ledger)
 
 
 def test_the_check_can_fail(spark: SparkSession, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_cluster_gets_the_same() -> None:
     assert f"--packages {','.join(packages())} " in command
     settings = dict(part.split("=") for part in command.split() if part.startswith("spark."))
     assert settings.items() <= DEFAULTS.items()
-    assert len(settings) == 3
+    assert len(settings) == 4
 
 
 def test_all_columns_are_explained() -> None:

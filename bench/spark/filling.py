@@ -1,7 +1,8 @@
 """Stores to measure with, written as an owner would write them, but without a dispatcher.
 
 Queues of several tenants, a week of buckets, thousands of keys of which some are hot. Nearly all
-buckets are closed and drained; the newest of each shard are open, half acked.
+buckets are closed and drained; the newest of each shard are open, half acked. Usage is there for
+every minute of that week and of those before it, which metrics compare it with.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from pushlane_storage.segment import Segment
 from pushlane_storage.seq import make_seq
 from pushlane_storage.settlement import Gone, Settlement
 from pushlane_storage.slot import slot_of
+from pushlane_storage.tally import node_of
 from pushlane_storage.url import open_store
+from pushlane_storage.usage import Usage, UsageKey
 from pushlane_storage.wall import wall_clock
 
 QUEUES = (("acme", "orders"), ("acme", "mail"), ("globex", "orders"), ("initech", "jobs"))
@@ -31,8 +34,12 @@ BUCKET = 20_000
 OPEN = 2
 """Buckets of each queue that are not closed."""
 LANE = 4
+LATENCIES = ("publish_ms", "delivery_ms", "ack_ms")
 WEEK_MS = 7 * 24 * 3_600_000
 BODY_BYTES = 200
+WEEKS = 5
+USAGE_ROWS = 1_000
+"""That are written together."""
 
 
 async def fill(url: str, messages: int) -> int:
@@ -45,6 +52,7 @@ async def fill(url: str, messages: int) -> int:
                 row = await store.create_queue(tenant, name, CONFIG)
                 shard = ShardKey(row.id, 0)
                 nursery.start_soon(_Shard(store, shard, Random(number)).fill, each)
+                nursery.start_soon(_count, store, tenant, name, shard, each * BUCKET)
         return each * BUCKET * len(QUEUES)
     finally:
         with trio.CancelScope(shield=True):
@@ -99,6 +107,24 @@ class _Shard:
         row = Settlement(key, self._epoch, self._flushes, [key], acked=acked, gone=gone)
         await self._store.settle(self._shard, [row])
         self._flushes += 1
+
+
+async def _count(store: Store, tenant: str, queue: str, shard: ShardKey, messages: int) -> None:
+    """Usage by the minute, as if so many messages passed in each week."""
+    end = wall_clock() // 60_000
+    minutes = WEEK_MS // 60_000
+    published = max(1, messages // minutes)
+    exact = {"published": published, "acked": published, "stored_bytes": 0}
+    bins = {f"{name}.{bin}": 1 for name in LATENCIES for bin in range(4, 24)}
+    counted = dict.fromkeys(("delivered", "started"), published)
+    counted |= {"bytes_in": published * BODY_BYTES, "max.backlog": 9, **bins}
+    rows = [
+        Usage(UsageKey(tenant, queue, minute, node), counters, 1)
+        for minute in range(end - WEEKS * minutes, end)
+        for node, counters in ((node_of(shard), exact), ("bench.1", counted))
+    ]
+    for start in range(0, len(rows), USAGE_ROWS):
+        await store.put_usage(rows[start : start + USAGE_ROWS])
 
 
 def fill_now(url: str, messages: int) -> int:

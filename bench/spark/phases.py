@@ -20,7 +20,7 @@ import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from bench.spark.filling import QUEUES, WEEK_MS
+from bench.spark.filling import BUCKET, OPEN, QUEUES, WEEK_MS
 from pushlane_spark.auditing.report import audit
 from pushlane_spark.look import Look
 from pushlane_spark.session import open_session
@@ -102,11 +102,15 @@ def read_cassandra(spark: SparkSession, store: str, count: int) -> str:
     return "direct join"
 
 
-def retention(spark: SparkSession, store: str, _: int) -> str:
+def retention(spark: SparkSession, store: str, count: int) -> str:
     """All drained buckets to the archive, verified, and dropped."""
     run = importlib.import_module("pushlane_spark.retaining").run
     archive = str(Path(store.partition(":")[2]).with_name("archive"))
-    return str(run(spark, store, archive=archive))[:200]
+    report = run(spark, store, archive=archive)
+    assert report.unfit == [], report.unfit
+    drained = count - OPEN * BUCKET * len(QUEUES)
+    assert report.archived_messages == drained, f"{report.archived_messages} of {drained} archived"
+    return f"{report.archived_messages:,} archived, {report.dropped_buckets:,} buckets dropped"
 
 
 def metrics(spark: SparkSession, store: str, _: int) -> str:
@@ -114,9 +118,10 @@ def metrics(spark: SparkSession, store: str, _: int) -> str:
     run = importlib.import_module("pushlane_spark.measuring.report").run
     until = datetime.now(UTC)
     out = str(Path(store.partition(":")[2]).with_name("report"))
-    return str(
-        run(spark, store, since=until - timedelta(milliseconds=WEEK_MS), until=until, out=out)
-    )[:200]
+    since = until - timedelta(milliseconds=WEEK_MS)
+    report = run(spark, store, since=since, until=until, out=out)
+    assert report.totals["published"] > 0
+    return f"{report.plots} plots on {len(report.pages)} pages"
 
 
 def audit_clean(spark: SparkSession, folder: str, count: int) -> str:

@@ -8,30 +8,29 @@ confirmed to anybody is seen.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from functools import partial
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pushlane_spark import frames
+from pushlane_spark.cassandra_buckets import read_buckets
 from pushlane_spark.errors import JarsMissing, StoreUnreadable
-from pushlane_spark.frames import BUCKET, SHARD, Batches, batched, bucket_numbers, rows_of
+from pushlane_spark.frames import BUCKET, SHARD
 from pushlane_spark.jars import packages
 from pushlane_spark.standings import STANDINGS, Stored, standings_of
 from pushlane_spark.usage_frames import DAY, STORED_USAGE, decode_usage
-from pushlane_storage.bucket import CONTROL, Bucket
+from pushlane_storage.bucket import CONTROL
 from pushlane_storage.cassandra.address import Address
 from pushlane_storage.cassandra.connection import Connection
 from pushlane_storage.cassandra.errors import OpenError
 from pushlane_storage.cassandra.limits import Limits
-from pushlane_storage.cassandra.rows import bucket_of
 from pushlane_storage.cassandra.tables import USAGE
 from pushlane_storage.url import BadStoreUrl, parse_cassandra, shown
 from pushlane_storage.usage import TALLY_MINUTE, UsageKey
 
 FORMAT = "org.apache.spark.sql.cassandra"
-LANE = [*SHARD, "lane"]
 PAGE_KEYS = 5_000
 _CONNECTION = "spark.cassandra.connection"
 
@@ -66,13 +65,13 @@ class CassandraSource:
         return renamed.to(frames.QUEUES)
 
     def buckets(self, queue_ids: Sequence[str] | None = None) -> DataFrame:
-        stored = self._table("buckets")
+        lanes = self._table("lanes")
         if queue_ids is not None:
             asked = [(queue_id,) for queue_id in queue_ids]
-            queues = self._spark.createDataFrame(asked, "queue_id string")
-            lanes = queues.join(self._table("lanes"), "queue_id").select(LANE)
-            stored = lanes.where(F.col("lane") != CONTROL.lane).join(stored, LANE)
-        return stored.mapInArrow(_checked, frames.BUCKETS)
+            lanes = self._spark.createDataFrame(asked, "queue_id string").join(lanes, "queue_id")
+        shards = lanes.select(SHARD).distinct()
+        tasks = shards.coalesce(self._spark.sparkContext.defaultParallelism)
+        return tasks.mapInArrow(partial(read_buckets, address=self._address), frames.BUCKETS)
 
     def segments(self, buckets: DataFrame) -> DataFrame:
         stored = self._table("segments").withColumnRenamed("payload", "body")
@@ -169,20 +168,3 @@ def connector_options(address: Address) -> dict[str, str]:
     if address.tls is not None:
         options[f"{_CONNECTION}.ssl.enabled"] = "true"
     return options
-
-
-def _checked(batches: Batches) -> Batches:
-    """Bucket rows as they count; `StoreDamaged`."""
-    found = ((row, _bucket(row)) for row in rows_of(batches))
-    rows = (_row(row, bucket) for row, bucket in found if bucket is not None)
-    return batched(rows, frames.BUCKETS, 1_000)
-
-
-def _bucket(row: dict[str, Any]) -> Bucket | None:
-    closed = row["closed"]
-    return bucket_of({**row, "closed": None if closed is None else tuple(closed.values())})
-
-
-def _row(row: dict[str, Any], bucket: Bucket) -> dict[str, Any]:
-    place = {name: row[name] for name in SHARD} | bucket.key._asdict()
-    return {**place, **bucket_numbers(bucket)}

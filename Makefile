@@ -73,9 +73,9 @@ test: check $(DEMO_BUILT) ## check, then run all tests
 	$(call step,tests of the core: they alone must cover it)
 	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
 	$(call step,all other tests)
-	$(PY) -m tools.steady -n 2 --ignore=tests/dispatcher/core --ignore=tests/outages --ignore=tests/spark
+	$(PY) -m tools.steady -n 2 --durations=15 --ignore=tests/dispatcher/core --ignore=tests/outages --ignore=tests/spark
 	$(call step,the Spark jobs)
-	$(PY) -m tools.steady -n 2 --dist loadfile --no-loadscope-reorder tests/spark
+	$(PY) -m tools.steady -n 2 --durations=15 --dist loadfile --no-loadscope-reorder tests/spark
 	$(call step,the JavaScript SDK)
 	cd sdk_js && npm run --silent test
 	$(call step,power loss)

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from pushlane.wire.errors import BadRequest
-from pushlane_dispatcher.ledger import Ledger
+from pushlane_dispatcher.ledger import Ledger, write_off
 from pushlane_dispatcher.presence import Presence
 from pushlane_dispatcher.queues import store_answers
 from pushlane_dispatcher.usage_report import Report, UsagePoint
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import StoreError
+from pushlane_storage.queue import QueueRow
 from pushlane_storage.usage import BILLING, Usage, UsageKey, merge
 
 if TYPE_CHECKING:
@@ -73,10 +74,19 @@ class Clerk:
         self._take(ledger)
         self._ledgers.pop(ledger.shard.key, None)
         with trio.move_on_after(self._settings.close_ms / 1000):
-            if in_order:
-                await self._try([ledger], self._minute)
+            if in_order and await self._try([ledger], self._minute):
+                await self._attempt(partial(ledger.rest, self._minute))
             async with ledger.lock:
                 pass
+
+    async def deleted(self, row: QueueRow) -> None:
+        """A queue is being deleted, and its shards are closed."""
+        if not self._settings.usage:
+            return
+        for number in range(row.config.shards):
+            key = ShardKey(row.id, number)
+            place = row.tenant, row.name, key, self._minute
+            await self._attempt(partial(write_off, self._store, *place))
 
     def connected(self, tenant: str) -> None:
         if not self._settings.usage:

@@ -351,6 +351,7 @@ class Dispatcher:
         async with self._lock(tenant, name):
             row = await self._queues.mark_deleting(await self._queues.read(tenant, name))
             await self._shards.close_queue(row, Stop.DELETED)
+            await self.clerk.deleted(row)
             await self._queues.remove(row)
         await self._reconfigure_target(row)
 

@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
 import trio
 
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.interface import SharedStore, Store
 from pushlane_storage.tally import (
+    STORED,
     Counters,
     Tally,
     add,
@@ -49,6 +51,26 @@ async def read_standing(
     minute = minute if tally is None else tally.minute
     row = await store.find_usage(key_of(tenant, queue, shard, minute))
     return Standing(tally, minute, {} if row is None else row.counters)
+
+
+async def write_off(store: Store, tenant: str, queue: str, shard: ShardKey, minute: int) -> None:
+    """A shard is deleted, and nobody has it open: what lay in it lies there no longer."""
+    key = key_of(tenant, queue, shard)
+    found = await store.find_usage(key)
+    tally = unpack_tally(found)
+    if found is None or tally is None:
+        return
+    row = await store.find_usage(key_of(tenant, queue, shard, tally.minute))
+    written = dict(tally.base)
+    add(written, {} if row is None else row.counters)
+    stored = written.get(STORED, 0)
+    if stored:
+        minute = max(minute, tally.minute + 1)
+        after = msgspec.structs.replace(tally, minute=minute, base=written)
+        version = found.version + 1
+        await store.put_usage([Usage(key, pack_tally(after), version)])
+        last = key_of(tenant, queue, shard, minute)
+        await store.put_usage([Usage(last, {STORED: -stored}, version)])
 
 
 class Ledger:
@@ -138,6 +160,18 @@ class Ledger:
         """Write what is to be written. Errors of the store come through, and harm nothing."""
         async with self.lock:
             await self._write(self.stages(minute))
+
+    async def rest(self, minute: int) -> None:
+        """When nobody will count for a while: a tally that needs no row, for rows don't last."""
+        async with self.lock:
+            await self._write(self._rest(minute))
+
+    def _rest(self, minute: int) -> Iterator[list[Usage]]:
+        counted = difference(self._written, self._tally.base)
+        if counted and self._sure and minute > self._tally.minute:
+            self._tally = Tally(minute, self._written)
+            self._claimed = False
+            yield from self._claim()
 
     async def begin(self) -> None:
         """The first tally of a shard, before it serves: what happens from now on is counted."""

@@ -8,6 +8,7 @@ between: so tasks read by the store's own classes, and not through the connector
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import trio
@@ -23,6 +24,8 @@ from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.places import Places
 
 _BATCH = 1_000
+AT_ONCE = 500
+"""Shards whose buckets are in memory together, read over one connection."""
 
 
 class Nobody:
@@ -38,11 +41,11 @@ def read_buckets(batches: Batches, address: Address) -> Batches:
 
 
 def _rows(batches: Batches, address: Address) -> Iterator[dict[str, Any]]:
-    shards = [ShardKey(row["queue_id"], row["shard"]) for row in rows_of(batches)]
-    found = trio.run(_read, shards, address) if shards else {}
-    for shard, buckets in found.items():
-        for bucket in buckets:
-            yield {**shard._asdict(), **bucket.key._asdict(), **bucket_numbers(bucket)}
+    shards = (ShardKey(row["queue_id"], row["shard"]) for row in rows_of(batches))
+    while some := list(islice(shards, AT_ONCE)):
+        for shard, buckets in trio.run(_read, some, address).items():
+            for bucket in buckets:
+                yield {**shard._asdict(), **bucket.key._asdict(), **bucket_numbers(bucket)}
 
 
 async def _read(shards: Iterable[ShardKey], address: Address) -> dict[ShardKey, list[Bucket]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -33,6 +34,7 @@ from pushlane_storage.usage import TALLY_MINUTE, UsageKey
 FORMAT = "org.apache.spark.sql.cassandra"
 PAGE_KEYS = 5_000
 _CONNECTION = "spark.cassandra.connection"
+_AUTH = "spark.cassandra.auth"
 
 
 class CassandraSource:
@@ -43,7 +45,7 @@ class CassandraSource:
             address = parse_cassandra(url)
         except BadStoreUrl as error:
             raise StoreUnreadable(str(error)) from None
-        self._address = address
+        self._address = _with_login(address, spark)
         self._options = connector_options(address)
         self._check()
 
@@ -69,9 +71,12 @@ class CassandraSource:
         if queue_ids is not None:
             asked = [(queue_id,) for queue_id in queue_ids]
             lanes = self._spark.createDataFrame(asked, "queue_id string").join(lanes, "queue_id")
-        shards = lanes.select(SHARD).distinct()
-        tasks = shards.coalesce(self._spark.sparkContext.defaultParallelism)
-        return tasks.mapInArrow(partial(read_buckets, address=self._address), frames.BUCKETS)
+        # The numbers are given, or so little would be put together in one task, and with it all
+        # that is read for these buckets.
+        tasks = self._spark.sparkContext.defaultParallelism
+        shards = lanes.select(SHARD).repartition(tasks, *SHARD).distinct()
+        read = partial(read_buckets, address=self._address)
+        return shards.mapInArrow(read, frames.BUCKETS).repartition(tasks, *BUCKET)
 
     def segments(self, buckets: DataFrame) -> DataFrame:
         stored = self._table("segments").withColumnRenamed("payload", "body")
@@ -132,6 +137,13 @@ class CassandraSource:
         return self._spark.read.format(FORMAT).options(table=name, **self._options).load()
 
 
+def _with_login(address: Address, spark: SparkSession) -> Address:
+    """Who is not named in the URL may be in Spark's settings, where the connector looks, too."""
+    user = address.user or spark.conf.get(f"{_AUTH}.username", None)
+    password = address.password or spark.conf.get(f"{_AUTH}.password", None)
+    return msgspec.structs.replace(address, user=user, password=password)
+
+
 def _rows(stored: DataFrame) -> Iterator[Stored]:
     """Of `STORED_USAGE`."""
     return ((row[0], row[1], row[2], row[3], row[4]) for row in stored.toLocalIterator())
@@ -158,8 +170,8 @@ def connector_options(address: Address) -> dict[str, str]:
     if address.dc is not None:
         options[f"{_CONNECTION}.localDC"] = address.dc
     if address.user is not None:
-        options["spark.cassandra.auth.username"] = address.user
-        options["spark.cassandra.auth.password"] = address.password or ""
+        options[f"{_AUTH}.username"] = address.user
+        options[f"{_AUTH}.password"] = address.password or ""
     if isinstance(address.tls, str) or address.tls_cert is not None:
         raise StoreUnreadable(
             "Java reads no certificates from such files: say tls=on, and give Spark key stores"

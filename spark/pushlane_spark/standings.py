@@ -1,8 +1,7 @@
 """Where each shard stood when it last wrote usage: how many bytes lay in it, and when that was.
 
-It follows from its tally (see `pushlane_storage.tally`) and the row of the tally's minute. Tallies
-are read first: the base of a minute never changes, so together with the rows from that minute on,
-which are read later, it always gives what there was.
+It follows from its tally (see `pushlane_storage.tally`) and the row of the tally's minute. The base
+of a minute never changes; its row does, while it lasts.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from pushlane_storage.interface import StoreDamaged
 from pushlane_storage.tally import STORED, unpack_tally
 from pushlane_storage.usage import Usage, UsageKey, unpack
 
-STANDINGS = struct(tenant=TEXT, queue=TEXT, node=TEXT, minute=LONG, stored=LONG)
-"""At the end of `minute` so many bytes were `stored`, and not settled."""
+STANDINGS = struct(tenant=TEXT, queue=TEXT, node=TEXT, minute=LONG, base=LONG, stored=LONG)
+"""When `minute` began, `base` bytes were stored and not settled, and at its end (or by now, if that
+is not over) `stored`."""
 
 Stored = tuple[str, str, int, str, bytes]
 """A usage row: tenant, queue, minute, node, counters."""
@@ -29,6 +29,7 @@ class Standing(NamedTuple):
     queue: str
     node: str
     minute: int
+    base: int
     stored: int
 
 
@@ -46,7 +47,7 @@ def standings_of(
             bases[key] = tally.base.get(STORED, 0)
     changes = {usage.key: usage.counters.get(STORED, 0) for usage in map(_usage, find([*bases]))}
     return [
-        Standing(key.tenant, key.queue, key.node, key.minute, base + changes.get(key, 0))
+        Standing(key.tenant, key.queue, key.node, key.minute, base, base + changes.get(key, 0))
         for key, base in bases.items()
     ]
 

@@ -166,8 +166,10 @@ class Owner:
     async def _grant(self, wish: str) -> None:
         assert self.ledger is not None
         try:
-            if wish == "flush":
+            if wish in ("flush", "rest"):
                 await self.ledger.flush(self.world.minute)
+                if wish == "rest":
+                    await self.ledger.rest(self.world.minute)
             elif self.draining:
                 await self.ledger.cover(self.draining[0])
                 await self.store.turn()

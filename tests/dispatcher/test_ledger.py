@@ -13,20 +13,21 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.ledger import Ledger
+from pushlane_dispatcher.ledger import Ledger, write_off
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import Store
+from pushlane_storage.memory import MemoryStore, MemoryTables
 from pushlane_storage.tally import STORED, key_of, node_of, unpack_tally
 from pushlane_storage.usage import merge
 from tests.dispatcher.ledger_world import FINE, SharedFace, World
-from tests.dispatcher.rig import TENANT, Rig, blocked, memory_store, rig
+from tests.dispatcher.rig import TENANT, Rig, blocked, dispatching, memory_store, rig
 
 Step = tuple[str, int, int]
 
 WEIGHTS = {
-    "turn": 40, "publish": 6, "settle": 8, "roll": 4, "flush": 8, "drain": 6, "minute": 4,
-    "claim": 2, "kill": 1, "fault": 2,
+    "turn": 40, "publish": 6, "settle": 8, "roll": 4, "flush": 8, "rest": 2, "drain": 6,
+    "minute": 4, "claim": 2, "kill": 1, "fault": 2,
 }  # fmt: skip
 
 
@@ -61,7 +62,7 @@ async def take(world: World, kind: str, which: int, amount: int) -> None:
             world.current.settle(amount, ("acked", "dead:rejected", "expired", "acked")[which])
         case "roll":
             world.current.roll()
-        case "flush" | "drain":
+        case "flush" | "rest" | "drain":
             owner.wish(kind)
         case "minute":
             world.minute += amount
@@ -182,6 +183,40 @@ async def test_rows_tell_how_much_more_or_less_is_stored() -> None:
         r.consumer(acking=True)
         await trio.sleep(60)
     assert await read_changes(store, key) == [filled[0], -filled[0]]
+
+
+async def test_a_shard_at_rest_needs_no_row() -> None:
+    """Rows are not kept for good, and nothing is counted again when they are gone."""
+    tables = MemoryTables()
+    async with rig(MemoryStore(tables)) as r:
+        await r.publish(b"1", b"2")
+        key = r.runner.key
+        await trio.sleep(700)
+    tables._usage = {place: row for place, row in tables._usage.items() if not place.minute}
+    async with rig(MemoryStore(tables)) as r:
+        assert r.runner.key == key
+        await r.publish(b"3")
+        assert await read_usage(r) == {"published": 1}
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_what_lay_in_a_deleted_queue(is_open: bool) -> None:
+    store = memory_store()
+    async with rig(store) as r:
+        await r.publish(bytes(1_000))
+        key = r.runner.key
+        await trio.sleep(100)
+        if is_open:
+            await r.dispatcher.delete(TENANT, "q")
+    if not is_open:
+        async with dispatching(MemoryStore(store.tables)) as dispatcher:
+            await dispatcher.delete(TENANT, "q")
+    filled, *others, emptied = await read_changes(store, key)
+    assert (filled + emptied, sum(others)) == (0, 0)
+    assert filled > 1_000
+    for _ in range(2):
+        await write_off(store, TENANT, "q", key, 1 << 40)
+    assert sum(await read_changes(store, key)) == 0
 
 
 async def read_changes(store: Store, key: ShardKey) -> list[int]:

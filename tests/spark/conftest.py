@@ -37,7 +37,7 @@ xdist must be told to keep the order (`--no-loadscope-reorder`)."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark leaves the sockets of its results to the garbage collector."""
+    """What takes longest comes first. And Spark leaves sockets to the garbage collector."""
     items.sort(key=lambda item: item.path.name not in FIRST)
     for item in items:
         if item.path.is_relative_to(HERE):

@@ -70,10 +70,8 @@ def test_both_stores_give_the_same(spark: SparkSession, url: str) -> None:
     assert counters_of(source.usage(1, MONDAY + DAY - 1, "o'neill")) == flat([ROWS[6]])
     assert counters_of(source.usage(MONDAY + 5 * DAY, MONDAY + 6 * DAY)) == set()
     assert counters_of(source.usage(MONDAY, MONDAY, "nobody")) == set()
-    standings = {
-        ("ann", "a", "q1/1", MONDAY + 2 * DAY, 0),
-        ("ann", "a", "q2/0", MONDAY - 2 * DAY, 600),
-    }
+    early, late = MONDAY - 2 * DAY, MONDAY + 2 * DAY
+    standings = {("ann", "a", "q1/1", late, 0, 0), ("ann", "a", "q2/0", early, 1_000, 600)}
     assert counters_of(source.standings()) == standings
     assert counters_of(source.standings("o'neill")) == set()
 

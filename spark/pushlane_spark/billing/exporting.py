@@ -1,7 +1,8 @@
 """Bills as files: CSV for people and their sheets, Parquet for programs.
 
 A file has one day, and is written anew as a whole: to another name, then renamed. The same lines
-give the same bytes. A day without lines has no file.
+give the same bytes. A day without lines gets no file; one that is there stays, because usage is not
+kept for good.
 
     csv/hours/2026-11-16.csv    parquet/hours/day=2026-11-16/lines.parquet
     csv/days/2026-11-16.csv     parquet/days/day=2026-11-16/lines.parquet
@@ -74,8 +75,6 @@ def _export_day(lines: list[dict[str, Any]], minutes: int, day: int, out: Path) 
         out / "parquet" / folder / f"day={date}" / "lines.parquet": _write_parquet,
     }
     if not lines:
-        for path in files:
-            path.unlink(missing_ok=True)
         return []
     lines.sort(key=lambda line: (line["tenant"], line["queue"], line["since"]))
     table = pa.Table.from_pylist(lines, schema=COLUMNS)

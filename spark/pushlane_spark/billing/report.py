@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pushlane_spark.billing.exporting import Line, export
 from pushlane_spark.billing.pricing import COUNTERS, make_lines
 from pushlane_spark.billing.rate_card import RateCard, day_of, read_rate_card
-from pushlane_spark.billing.storage import with_idle_storage
+from pushlane_spark.billing.storage import MINUTE_MS, read_shards, with_storage
 from pushlane_spark.billing.writing_back import StoreServed, rows_of, write_back
 from pushlane_spark.period import minutes_between, time_of
 from pushlane_spark.server import Server
@@ -26,7 +26,6 @@ from pushlane_storage.wall import wall_clock
 
 DAYS_AT_ONCE = 7
 """So much is held in memory: its lines of hours and days."""
-MINUTE_MS = 60_000
 
 
 class TenantBill(msgspec.Struct, frozen=True):
@@ -78,10 +77,11 @@ def run(
     card.on(day_of(days.first))
     source = open_source(spark, store)
     out = Path(out) if tenant is None else Path(out, f"tenant={tenant}")
+    shards = read_shards(source, tenant)
     found = _Found()
     for part in days.parts(DAYS_AT_ONCE * DAY):
         usage = source.usage(part.first, part.last, tenant)
-        whole = with_idle_storage(source, usage, part, now // MINUTE_MS, tenant)
+        whole = with_storage(source, usage, shards, part, now // MINUTE_MS, tenant)
         lines = [row.asDict() for row in make_lines(whole, card).collect()]
         found.files += export(lines, part, card.currency, out)
         found.count(lines)

@@ -3,10 +3,9 @@
 import sqlite3
 from collections.abc import Sequence
 
-from pushlane_storage.usage import TALLY_MINUTE, Usage, UsageKey, pack, unpack
+from pushlane_storage.usage import BILLING, TALLY_MINUTE, Usage, UsageKey, pack, unpack
 
-HOUR = 60
-DAY = 24 * HOUR
+DAY = 24 * 60
 
 
 def put(connection: sqlite3.Connection, usage: Sequence[Usage]) -> None:
@@ -20,24 +19,22 @@ def put(connection: sqlite3.Connection, usage: Sequence[Usage]) -> None:
 
 
 def forget(connection: sqlite3.Connection, usage: Sequence[Usage], days: int) -> None:
-    """Of the tenants that something was written of, remove what is so many days older than that.
+    """Of the tenants that something was counted of, remove what is so many days older than that.
 
-    An hour of theirs at a time, so that it never takes long: there is little to do but when the
-    number of days is made less, and then it is done bit by bit.
+    One minute of theirs at a time, so that it doesn't take long. Rows of a minute come in several
+    writes, so this keeps up, and when the number of days is made less it catches up bit by bit.
     """
     newest: dict[str, int] = {}
     for row in usage:
-        newest[row.key.tenant] = max(row.key.minute, newest.get(row.key.tenant, 0))
+        if row.key.node != BILLING:
+            newest[row.key.tenant] = max(row.key.minute, newest.get(row.key.tenant, 0))
     for tenant, minute in newest.items():
         [(oldest,)] = connection.execute(
             "SELECT min(minute) FROM usage WHERE tenant = ? AND minute > ?", (tenant, TALLY_MINUTE)
         )
-        last = minute - days * DAY - 1
-        if oldest is not None and oldest <= last:
-            connection.execute(
-                "DELETE FROM usage WHERE tenant = ? AND minute BETWEEN ? AND ?",
-                (tenant, oldest, min(last, oldest + HOUR - 1)),
-            )
+        if oldest is not None and oldest < minute - days * DAY:
+            place = tenant, oldest
+            connection.execute("DELETE FROM usage WHERE tenant = ? AND minute = ?", place)
 
 
 def _place(row: Usage) -> tuple[str, int, str, str]:

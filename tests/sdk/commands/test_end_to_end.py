@@ -139,9 +139,12 @@ def test_an_interrupt_ends_it_and_gives_back_what_it_holds(machine: Machine) -> 
         text=True,
     )
     with consumer:
-        _wait_for(marker)
-        consumer.send_signal(signal.SIGINT)
-        assert consumer.wait(timeout=20) == 130
+        try:
+            _wait_for(marker)
+            consumer.send_signal(signal.SIGINT)
+            assert consumer.wait(timeout=20) == 130
+        finally:
+            consumer.kill()  # where it inherited that interrupts are ignored
         assert consumer.stderr is not None
         assert "Traceback" not in consumer.stderr.read()
     assert machine("consume", "orders", "--max", "1") == "slow\n"

@@ -72,4 +72,9 @@ def test_days_are_written_anew_and_others_are_left(tmp_path: Path) -> None:
     before = content(tmp_path)
     assert len(before) == 6
     export([], Minutes(MONDAY, MONDAY + DAY), "EUR", tmp_path)
-    assert content(tmp_path) == {name: text for name, text in before.items() if "-09" in name}
+    assert content(tmp_path) == before, "its usage is not kept any more"
+    export([line("b", MONDAY, DAY, total=1)], Minutes(MONDAY, MONDAY + DAY), "EUR", tmp_path)
+    after = content(tmp_path)
+    assert {name for name in before if after[name] != before[name]} == {
+        name for name in before if "days" in name and "-08" in name
+    }

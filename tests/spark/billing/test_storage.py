@@ -1,4 +1,4 @@
-"""What lay in queues while nobody looked, beside a count minute by minute."""
+"""What lay in queues, beside a count minute by minute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from pushlane_spark.billing.rate_card import parse_rate_card
 from pushlane_spark.billing.report import run
-from pushlane_spark.billing.storage import LOOKED, idle_storage
+from pushlane_spark.billing.storage import COUNTER, storage
+from pushlane_spark.frames import LONG, struct
 from pushlane_spark.period import Minutes, time_of
 from pushlane_spark.standings import STANDINGS, Standing
 from pushlane_spark.usage_frames import HOUR, USAGE, sum_up
@@ -43,52 +44,54 @@ class Shard:
         return sum(change for at, change in self.changes.items() if at <= minute)
 
     def standing(self) -> Standing:
-        return Standing("t", self.queue, self.node, self.last, self.level(self.last))
+        levels = self.level(self.last - 1), self.level(self.last)
+        return Standing("t", self.queue, self.node, self.last, *levels)
 
     def rows(self, first: int) -> list[tuple[str, str, int, str, str, int]]:
         changes = [(at, change) for at, change in self.changes.items() if at >= first]
         return [("t", self.queue, at, self.node, STORED, change) for at, change in changes]
 
 
-def count(shards: list[Shard], looked: set[tuple[str, int]], gone: str, end: int) -> Hours:
-    """Minute by minute: what lay in each queue in those in which nobody looked."""
+def count(shards: list[Shard], ends: dict[str, int], end: int) -> Hours:
+    """Minute by minute: what lay in each queue."""
     found: Hours = {}
     for minute in range(MONDAY, end):
-        levels: dict[str, int] = {}
         for shard in shards:
-            if shard.queue != gone or minute <= shard.last:
-                levels[shard.queue] = levels.get(shard.queue, 0) + shard.level(minute)
-        for queue, level in levels.items():
-            if level and (queue, minute) not in looked:
-                hour = queue, minute - minute % HOUR
-                found[hour] = found.get(hour, 0) + 60 * level
-    return found
+            if minute <= shard.last + ends[shard.queue]:
+                hour = shard.queue, minute - minute % HOUR
+                found[hour] = found.get(hour, 0) + 60 * shard.level(minute)
+    return {hour: stored for hour, stored in found.items() if stored}
 
 
 def test_it_is_what_a_count_of_all_minutes_finds(spark: SparkSession) -> None:
     chance = random.Random(SEED)
-    shards = [Shard(queue, number, chance) for queue in "abcd" for number in range(2)]
-    looked = {
-        (shard.queue, at + more)
-        for shard in shards
-        for at in chance.sample(list(shard.changes), 6)
-        for more in range(chance.randint(1, 90))
-        if MONDAY <= at + more < PERIOD.end
-    }
-    end = PERIOD.end - 100
-    period = Minutes(MONDAY, end)
-    rows = [("t", queue, minute, "n.1", LOOKED, 7) for queue, minute in looked if minute < end]
-    filled = idle_storage(
-        spark.createDataFrame([shard.standing() for shard in shards], STANDINGS),
-        spark.createDataFrame([row for shard in shards for row in shard.rows(MONDAY)], USAGE),
-        spark.createDataFrame(rows, USAGE),
-        spark.createDataFrame([(f"{queue}-id",) for queue in "abc"], "queue_id string"),
+    ends = {"a": 100 * DAY, "b": 100 * DAY, "short": 30, "deleted": 0}
+    shards = [Shard(queue, number, chance) for queue in ends for number in range(2)]
+    period = Minutes(MONDAY, PERIOD.end - 100)
+    standings = [(*shard.standing(), shard.last + 1 + ends[shard.queue]) for shard in shards]
+    rows = [row for shard in shards for row in shard.rows(MONDAY)]
+    stranger = ("t", "a", MONDAY, "nobody/0", STORED, 1_000)
+    found = storage(
+        spark.createDataFrame(standings, struct(STANDINGS, end=LONG)),
+        spark.createDataFrame([*rows, stranger], USAGE),
         period,
     )
-    expected = count(shards, looked, "d", end)
-    assert expected
-    hours = sum_up(filled, HOUR).collect()
+    hours = sum_up(found, HOUR).collect()
+    expected = count(shards, ends, period.end)
+    assert len({queue for queue, _ in expected}) == len(ends)
     assert {(row.queue, row.window): row.value for row in hours} == expected
+
+
+def test_a_shard_that_goes_on_while_it_is_read(spark: SparkSession) -> None:
+    """Its standing was read before it emptied itself, and its changes after that."""
+    standing = (*Standing("t", "a", "id/0", MONDAY + 90, 0, 5_000), MONDAY + DAY)
+    changes = [("t", "a", MONDAY + 90, "id/0", STORED, 20)]
+    found = storage(
+        spark.createDataFrame([standing], struct(STANDINGS, end=LONG)),
+        spark.createDataFrame(changes, USAGE),
+        Minutes(MONDAY, MONDAY + 2 * HOUR),
+    )
+    assert [(row.minute, row.value) for row in found.collect()] == [(MONDAY + 60, 20 * 30 * 60)]
 
 
 BASE = Tally(MONDAY - 3 * DAY, {STORED: 1_000, "published": 7})
@@ -123,10 +126,15 @@ def test_a_bill_has_what_lies_idle(spark: SparkSession, tmp_path: Path) -> None:
 
     def used(**more: Any) -> list[int]:
         report = run(spark, url, **day, rate_card=card, out=tmp_path / "out", **more)
-        return [bill.used[LOOKED] for bill in report.tenants]
+        return [bill.used[COUNTER] for bill in report.tenants]
 
-    put(url, rows_of("deleted"))
-    put(url, rows_of(queue_id))
+    seen = [
+        UsageRow("ann", "a", MONDAY, "n.1", {COUNTER: 77}),
+        UsageRow("ann", "unknown", MONDAY, "n.1", {COUNTER: 5}),
+    ]
+    put(url, [*rows_of("deleted"), *rows_of(queue_id)])
     assert used() == [600 * 24 * 3_600]
     assert used(now=60_000 * (MONDAY + 90)) == [600 * 90 * 60]
     assert used(now=60_000 * MONDAY) == []
+    put(url, seen)
+    assert used() == [600 * 24 * 3_600 + 5], "what servers saw counts where nothing else is known"

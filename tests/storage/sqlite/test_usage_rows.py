@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pushlane_storage.sqlite import usage_rows
 from pushlane_storage.sqlite.schema import migrate
-from pushlane_storage.usage import Usage, UsageKey
+from pushlane_storage.usage import BILLING, Usage, UsageKey
 
 DAYS = 10
 OLD = 30_000_000
@@ -23,21 +23,20 @@ def minutes(connection: sqlite3.Connection, tenant: str) -> list[int]:
     return [found.key.minute for found in usage_rows.read(connection, tenant, 0, 1 << 40)]
 
 
-def test_what_is_old_goes_by_the_hour() -> None:
+def test_what_is_old_goes_minute_by_minute() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         migrate(connection, Path())
-        usage_rows.put(connection, [row("a", 0), *[row("a", OLD + n) for n in range(0, 120, 20)]])
+        usage_rows.put(connection, [row("a", 0), *[row("a", OLD + n) for n in (0, 1, 5, 90)]])
         usage_rows.put(connection, [row("b", 0), row("b", OLD)])
         latest = [row("a", NOW), row("a", 0)]
         usage_rows.put(connection, latest)
-        usage_rows.forget(connection, latest, DAYS)
-        assert minutes(connection, "a") == [0, OLD + 60, OLD + 80, OLD + 100, NOW]
-        usage_rows.forget(connection, latest, DAYS)
-        kept = [0, OLD + 100, NOW]
-        assert minutes(connection, "a") == kept
-        usage_rows.forget(connection, latest, DAYS)
+        for left in ([1, 5, 90], [5, 90], [90], [90]):
+            usage_rows.forget(connection, latest, DAYS)
+            assert minutes(connection, "a") == [0, *[OLD + n for n in left], NOW]
         usage_rows.forget(connection, [], DAYS)
-        assert minutes(connection, "a") == kept
+        bill = Usage(UsageKey("a", "orders", 1 << 40, BILLING), {"billing.day.total": 1})
+        usage_rows.forget(connection, [bill], DAYS)
+        assert minutes(connection, "a") == [0, OLD + 90, NOW]
         assert minutes(connection, "b") == [0, OLD]
 
 

@@ -219,13 +219,13 @@ async def test_usage_with_numbers_too_large_fails_alone(opened: Opened) -> None:
     wrong = UsageKey("t", "q", 1 << 70, "n")
     results = await together(
         [
-            partial(store.put_usage, [Usage(key, {"acked": 1})]),
-            partial(store.put_usage, [Usage(key, {"acked": 5}), Usage(wrong, {"acked": 1})]),
-            partial(store.put_usage, [Usage(key, {"acked": 2})]),
+            partial(store.put_usage, [Usage(key, {"acked": 1}, 1)]),
+            partial(store.put_usage, [Usage(key, {"acked": 5}, 5), Usage(wrong, {"acked": 1}, 5)]),
+            partial(store.put_usage, [Usage(key, {"acked": 2}, 2)]),
         ]
     )
     assert isinstance(results[1], OverflowError)
-    assert await store.usage("t", 0, 9) == [Usage(key, {"acked": 2})]
+    assert await store.usage("t", 0, 9) == [Usage(key, {"acked": 2}, 2)]
 
 
 def test_a_seq_fits_sqlites_integers() -> None:

@@ -31,7 +31,7 @@ from pushlane_storage.tally import (
     unpack_tally,
     version_of,
 )
-from pushlane_storage.usage import Usage
+from pushlane_storage.usage import TALLY_MINUTE, Usage
 
 
 class Standing(NamedTuple):
@@ -41,36 +41,43 @@ class Standing(NamedTuple):
     minute: int
     row: Counters
     """Of that minute: the tally's, or the one that it is now."""
+    version: int
+    """The tally's."""
+
+    def written(self, tally: Tally) -> Counters:
+        """What all rows add up to, by its tally or by one that is made for it."""
+        found = dict(tally.base)
+        add(found, self.row)
+        return found
 
 
 async def read_standing(
     store: Store, tenant: str, queue: str, shard: ShardKey, minute: int
 ) -> Standing:
     """To be read after the buckets: the tally has a drained one's numbers before it is marked."""
-    tally = unpack_tally(await store.find_usage(key_of(tenant, queue, shard)))
+    found = await store.find_usage(key_of(tenant, queue, shard))
+    tally = unpack_tally(found)
     minute = minute if tally is None else tally.minute
     row = await store.find_usage(key_of(tenant, queue, shard, minute))
-    return Standing(tally, minute, {} if row is None else row.counters)
+    version = 0 if found is None else found.version
+    return Standing(tally, minute, {} if row is None else row.counters, version)
 
 
 async def write_off(store: Store, tenant: str, queue: str, shard: ShardKey, minute: int) -> None:
     """A shard is deleted, and nobody has it open: what lay in it lies there no longer."""
-    key = key_of(tenant, queue, shard)
-    found = await store.find_usage(key)
-    tally = unpack_tally(found)
-    if found is None or tally is None:
+    standing = await read_standing(store, tenant, queue, shard, minute)
+    tally = standing.tally
+    if tally is None:
         return
-    row = await store.find_usage(key_of(tenant, queue, shard, tally.minute))
-    written = dict(tally.base)
-    add(written, {} if row is None else row.counters)
+    written = standing.written(tally)
     stored = written.get(STORED, 0)
     if stored:
         minute = max(minute, tally.minute + 1)
         after = msgspec.structs.replace(tally, minute=minute, base=written)
-        version = found.version + 1
-        await store.put_usage([Usage(key, pack_tally(after), version)])
-        last = key_of(tenant, queue, shard, minute)
-        await store.put_usage([Usage(last, {STORED: -stored}, version)])
+        rows = {TALLY_MINUTE: pack_tally(after), minute: {STORED: -stored}}
+        for at, counters in rows.items():  # the tally is durable before the row
+            key = key_of(tenant, queue, shard, at)
+            await store.put_usage([Usage(key, counters, standing.version + 1)])
 
 
 class Ledger:
@@ -84,8 +91,7 @@ class Ledger:
         """Nobody counted before: the tally must be written before anything happens."""
         fresh = Tally(standing.minute, difference(shard.lifetime(), standing.row))
         self._tally = standing.tally or fresh
-        self._written = dict(self._tally.base)
-        add(self._written, standing.row)
+        self._written = standing.written(self._tally)
         self._claimed = False
         """The stored tally is `_tally`, as far as this owner knows."""
         self._sure = self._shared is None

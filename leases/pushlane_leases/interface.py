@@ -5,7 +5,8 @@ proves that a publish was stored, never makes a voided receipt valid: so a cache
 everything, or answers nonsense from yesterday, costs early redeliveries at most.
 
 Every call of an owner carries its epoch. The cache remembers the greatest epoch that it saw for
-a shard and refuses lower ones with `StaleEpoch`: the caller lost the slot and steps down.
+a shard and refuses lower ones with `StaleEpoch`: the caller has probably lost the slot. Whether it
+has, the store knows; if not, the cache is overwritten.
 Every back end passes one conformance suite (tests/leases/conformance.py).
 """
 
@@ -20,7 +21,15 @@ class LeaseCacheError(Exception):
 
 
 class StaleEpoch(LeaseCacheError):
-    """A newer owner has been here."""
+    """A newer owner has been here, as far as the cache knows."""
+
+    def __init__(self, shard: str, epoch: int, newest: int) -> None:
+        super().__init__(f"{shard}: epoch {epoch}, the owner's is {newest}")
+        self.newest = newest
+
+
+class NotNow(LeaseCacheError):
+    """The cache is well, but it can't serve this shard at the moment: its keys are being moved."""
 
 
 class Forgotten(LeaseCacheError):
@@ -67,6 +76,14 @@ class LeaseCache(Protocol):
         """Become the owner: from now on older epochs are refused. Answers what is still out.
 
         `now` is wall-clock milliseconds: runs whose deadline passed are left out.
+        """
+        ...
+
+    async def overwrite(self, shard: str, epoch: int, newest: int) -> None:
+        """Become the owner although the cache knows epoch `newest`: the store doesn't.
+
+        What is out is forgotten. If another epoch stands there by now it is a claim like any other,
+        and forgets nothing.
         """
         ...
 

@@ -113,6 +113,12 @@ class LeaseTable:
         self._runs += leases.count()
         return list(leases)
 
+    def overwrite(self, shard: str, epoch: int, newest: int) -> None:
+        leases = self._shards.get(shard)
+        if leases is not None and leases.epoch == newest:
+            self._runs -= self._shards.pop(shard).count()
+        self._owned(shard, epoch)
+
     def grant(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> None:
         leases = self._owned(shard, epoch)
         self._runs += sum(map(leases.put, runs))
@@ -150,7 +156,7 @@ class LeaseTable:
             leases = self._shards[shard] = ShardLeases()
             self._forget_shard()
         if epoch < leases.epoch:
-            raise StaleEpoch(f"{shard}: epoch {epoch}, the owner's is {leases.epoch}")
+            raise StaleEpoch(shard, epoch, leases.epoch)
         leases.epoch = epoch
         return leases
 
@@ -187,6 +193,9 @@ class MemoryLeases:
 
     async def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun]:
         return (await self._reach()).claim(shard, epoch, now)
+
+    async def overwrite(self, shard: str, epoch: int, newest: int) -> None:
+        (await self._reach()).overwrite(shard, epoch, newest)
 
     async def grant(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> None:
         (await self._reach()).grant(shard, epoch, runs)

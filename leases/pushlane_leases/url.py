@@ -1,10 +1,12 @@
 """Lease URLs: `memory:`, `redis://HOST:PORT/DB` and `rediss://…`.
 
-redis-py takes a third of a second and 25 MB to import: only who uses it pays.
+redis-py comes with the extra `cluster`, and takes a third of a second and 25 MB to import: only who
+uses it pays.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from pushlane_leases.interface import LeaseCache
@@ -16,6 +18,16 @@ FORMS = (MEMORY, "redis://HOST:PORT/DB", "rediss://HOST:PORT/DB")
 
 class BadLeaseUrl(ValueError):
     """A lease URL that can't be understood. The message shows no password."""
+
+
+class RedisMissing(BadLeaseUrl):
+    """A URL that can't be used here: the extra `cluster` is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "leases in Redis need the Redis client: pip install 'pushlane-server[cluster]'"
+            " (in a checkout: make setup)"
+        )
 
 
 class Probe(NamedTuple):
@@ -51,3 +63,5 @@ def probe_leases(url: str) -> Probe | None:
 def _check(url: str) -> None:
     if not url.startswith(("redis://", "rediss://")):
         raise BadLeaseUrl(f"bad lease URL {url!r}: known are {', '.join(FORMS)}")
+    if find_spec("redis") is None:
+        raise RedisMissing

@@ -13,6 +13,7 @@ from itertools import pairwise
 import msgspec
 
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey
+from pushlane_storage.note import Note
 from pushlane_storage.seal import Seal, Seals
 from pushlane_storage.segment import SegmentHead
 from pushlane_storage.seq import counter_of
@@ -30,6 +31,7 @@ class ShardRows(msgspec.Struct):
     """Of the buckets that are not closed."""
     settlements: dict[BucketKey, list[Settlement]]
     """Of the undrained buckets and `CONTROL`."""
+    note: Note | None = None
 
 
 def needs_heads(bucket: Bucket) -> bool:

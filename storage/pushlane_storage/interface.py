@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.message import Message
+from pushlane_storage.note import DueShard, Note
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
@@ -44,6 +45,14 @@ class StoreDamaged(StoreError):
     To a reader a disk that fails for a moment may look the same: it can try again, and must not
     take anything for lost.
     """
+
+
+class SlotOwned(StoreRefused):
+    """Another process owns the slot, and is alive."""
+
+    def __init__(self, message: str, owner: str) -> None:
+        super().__init__(message)
+        self.owner = owner
 
 
 class QueueExists(StoreRefused):
@@ -97,7 +106,18 @@ class ShardStore(Protocol):
     """What shards store. Writers are owners: they claimed the shard's slot."""
 
     async def claim(self, slot: int, owner: str) -> int:
-        """Take a slot and answer its new epoch, greater than every one before (from 1)."""
+        """Take a slot and answer its new epoch, greater than every one before (from 1).
+
+        A tenure begins: whoever wrote under an earlier epoch of the slot is fenced.
+        """
+        ...
+
+    async def next_epoch(self, shard: ShardKey) -> int:
+        """One more epoch of a slot that was claimed, for a shard of it that opens again.
+
+        What the shard wrote under before is over. Other shards of the slot go on under the epochs
+        that they have of this tenure. `Fenced` when the slot is not ours.
+        """
         ...
 
     async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
@@ -119,7 +139,23 @@ class ShardStore(Protocol):
         """Remove a drained bucket whole: segments, settlements, schedule, row. Safe to repeat."""
         ...
 
-    async def write_seal(self, shard: ShardKey, seal: Seal) -> None: ...
+    async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
+        """Remove purges, by (owner, n), from `CONTROL`: a later one covers them. Safe to repeat."""
+        ...
+
+    async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
+        """The newest decides: when it is durable, those before it go."""
+        ...
+
+    async def write_note(self, shard: ShardKey, note: Note) -> None:
+        """Replace the shard's note, unless a newer one is there."""
+        ...
+
+    async def read_note(self, shard: ShardKey) -> Note | None: ...
+
+    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        """Shards of a slot whose notes are due before `until`, the earliest first."""
+        ...
 
     async def seals(self, shard: ShardKey) -> list[Seal]: ...
 
@@ -132,12 +168,14 @@ class ShardStore(Protocol):
         ...
 
     async def segments(
-        self, shard: ShardKey, key: BucketKey, start: int, limit: int
+        self, shard: ShardKey, key: BucketKey, start: int, limit: int, last: int | None = None
     ) -> list[Segment]:
         """Segments that hold seq >= start, in order, until `limit` messages are there.
 
         At least one segment comes back when there is one; whole segments only. One that is
-        damaged is left out: the caller knows what is missing, and gives it up.
+        damaged is left out: the caller knows what is missing, and gives it up. A caller that is
+        about to do so names the `last` seq that must be there: a store with several copies then
+        looks at all of them before it says that something is not.
         """
         ...
 
@@ -177,6 +215,11 @@ class UsageStore(Protocol):
 class Store(QueueStore, ShardStore, UsageStore, Protocol):
     """Everything that a back end provides."""
 
+    async def time(self) -> int | None:
+        """What time it is where the data is, in Unix milliseconds; None: there is no other clock
+        than this machine's."""
+        ...
+
     async def close(self) -> None:
         """Finish what is under way and let go of files, locks and connections."""
         ...
@@ -196,6 +239,10 @@ class SharedStore(Protocol):
 
     async def lost_slots(self) -> list[tuple[int, int]]:
         """Slots that this process claimed and others have by now, each with its own last epoch."""
+        ...
+
+    async def release(self, slot: int) -> None:
+        """Give a slot back, so that another process gets it at once."""
         ...
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import trio
 
-from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import (
     Due,
     Fenced,
@@ -26,6 +26,7 @@ from pushlane_storage.interface import (
 )
 from pushlane_storage.memory_shard import BucketTable, ShardTable, merge
 from pushlane_storage.message import Message
+from pushlane_storage.note import DueShard, Note
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead, head_of
@@ -48,6 +49,8 @@ class MemoryTables:
         self._queues: dict[tuple[str, str], QueueRow] = {}
         self._names: dict[str, list[str]] = {}
         self._epochs = [0] * SLOTS
+        self._lowest = [0] * SLOTS
+        """The epoch with which each slot was claimed."""
         self._owners: dict[int, str] = {}
         self._shards: dict[ShardKey, ShardTable] = {}
         self._usage: dict[UsageKey, Usage] = {}
@@ -111,8 +114,15 @@ class MemoryTables:
     def claim(self, slot: int, owner: str) -> int:
         assert 0 <= slot < SLOTS
         self._epochs[slot] += 1
+        self._lowest[slot] = self._epochs[slot]
         self._owners[slot] = owner
         return self._epochs[slot]
+
+    def next_epoch(self, shard: ShardKey) -> int:
+        table = self._shards.setdefault(shard, ShardTable(shard))
+        self._epochs[table.slot] += 1
+        table.lowest = self._epochs[table.slot]
+        return table.lowest
 
     def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
         self._writable(shard, segment.bucket.epoch).append(segment, opens)
@@ -134,12 +144,35 @@ class MemoryTables:
     def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
         self._readable(shard).drop(key)
 
+    def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
+        self._bucket(shard, CONTROL).drop_settlements(flushes)
+
     def write_seal(self, shard: ShardKey, seal: Seal) -> None:
-        known = self._writable(shard, seal.owner).seals.setdefault(seal.owner, seal)
-        assert known == seal, f"seal {seal.owner} again, with other content"
+        seals = self._writable(shard, seal.owner).seals
+        assert seals.get(seal.owner, seal) == seal, f"seal {seal.owner} again, with other content"
+        seals.clear()
+        seals[seal.owner] = seal
 
     def seals(self, shard: ShardKey) -> list[Seal]:
         return [seal for _, seal in sorted(self._readable(shard).seals.items())]
+
+    def write_note(self, shard: ShardKey, note: Note) -> None:
+        table = self._writable(shard, note.owner)
+        old = table.note
+        if old is None or (old.owner, old.n) < (note.owner, note.n):
+            table.note = note
+
+    def read_note(self, shard: ShardKey) -> Note | None:
+        return self._readable(shard).note
+
+    def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        found = [
+            DueShard(note.due, note.tenant, note.queue, *key)
+            for key, table in self._shards.items()
+            if table.slot == slot and (note := table.note) is not None
+            if note.due is not None and note.due < until
+        ]
+        return sorted(found)[:limit]
 
     def buckets(self, shard: ShardKey) -> list[Bucket]:
         tables = sorted(self._readable(shard).buckets.items(), key=lambda item: item[0])
@@ -148,7 +181,9 @@ class MemoryTables:
     def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
         return [head_of(segment) for segment in self._bucket(shard, key).segments_from(0)]
 
-    def segments(self, shard: ShardKey, key: BucketKey, start: int, limit: int) -> list[Segment]:
+    def segments(
+        self, shard: ShardKey, key: BucketKey, start: int, limit: int, last: int | None = None
+    ) -> list[Segment]:
         found: list[Segment] = []
         count = 0
         for segment in self._bucket(shard, key).segments_from(start):
@@ -171,7 +206,7 @@ class MemoryTables:
 
     def _writable(self, shard: ShardKey, epoch: int) -> ShardTable:
         table = self._shards.get(shard) or ShardTable(shard)
-        if self._fencing and epoch < self._epochs[table.slot]:
+        if self._fencing and epoch < max(self._lowest[table.slot], table.lowest):
             owner = self._owners[table.slot]
             raise Fenced(f"slot {table.slot}: {owner} has epoch {self._epochs[table.slot]}")
         self._shards[shard] = table
@@ -247,6 +282,9 @@ class MemoryStore:
     async def claim(self, slot: int, owner: str) -> int:
         return (await self._reach()).claim(slot, owner)
 
+    async def next_epoch(self, shard: ShardKey) -> int:
+        return (await self._reach()).next_epoch(shard)
+
     async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
         (await self._reach()).append(shard, segment, opens)
 
@@ -259,8 +297,20 @@ class MemoryStore:
     async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
         (await self._reach()).drop_bucket(shard, key)
 
+    async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
+        (await self._reach()).drop_purges(shard, flushes)
+
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         (await self._reach()).write_seal(shard, seal)
+
+    async def write_note(self, shard: ShardKey, note: Note) -> None:
+        (await self._reach()).write_note(shard, note)
+
+    async def read_note(self, shard: ShardKey) -> Note | None:
+        return (await self._reach()).read_note(shard)
+
+    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        return (await self._reach()).due_shards(slot, until, limit)
 
     async def seals(self, shard: ShardKey) -> list[Seal]:
         return (await self._reach()).seals(shard)
@@ -272,7 +322,7 @@ class MemoryStore:
         return (await self._reach()).heads(shard, key)
 
     async def segments(
-        self, shard: ShardKey, key: BucketKey, start: int, limit: int
+        self, shard: ShardKey, key: BucketKey, start: int, limit: int, last: int | None = None
     ) -> list[Segment]:
         return (await self._reach()).segments(shard, key, start, limit)
 
@@ -297,6 +347,9 @@ class MemoryStore:
         self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
     ) -> list[Usage]:
         return (await self._reach()).usage(tenant, first_minute, last_minute, queue)
+
+    async def time(self) -> None:
+        await self._reach()
 
     async def close(self) -> None:
         self._closed = True

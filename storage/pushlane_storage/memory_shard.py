@@ -6,12 +6,13 @@ thousand, and the simulator spends its time in the code that it is there to test
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Due
 from pushlane_storage.message import Message
+from pushlane_storage.note import Note
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment
 from pushlane_storage.seq import epoch_of
@@ -116,17 +117,24 @@ class BucketTable:
         known = self._settlements.setdefault((row.owner, row.n), row)
         assert known is row or known == row, f"flush {row.owner}.{row.n} again, with other content"
 
+    def drop_settlements(self, flushes: Iterable[tuple[int, int]]) -> None:
+        for flush in flushes:
+            self._settlements.pop(flush, None)
+
     def settlements(self) -> list[Settlement]:
         return [row for _, row in sorted(self._settlements.items(), key=lambda item: item[0])]
 
 
 class ShardTable:
-    __slots__ = ("buckets", "schedule", "seals", "slot")
+    __slots__ = ("buckets", "lowest", "note", "schedule", "seals", "slot")
 
     def __init__(self, key: ShardKey) -> None:
         self.slot = slot_of(key)
+        self.lowest = 0
+        """The epoch with which it was last opened again within a tenure."""
         self.buckets: dict[BucketKey, BucketTable] = {}
         self.seals: dict[int, Seal] = {}
+        self.note: Note | None = None
         self.schedule = Schedule()
 
     def bucket(self, key: BucketKey) -> BucketTable:

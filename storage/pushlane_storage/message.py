@@ -2,6 +2,23 @@
 
 import msgspec
 
+TRANSFER = "pushlane:transfer:"
+"""How the dedup id of a message from another queue begins; the rest is its id there. The names
+begin like this, too, under which shards number what they send to other queues."""
+OWNED = "pushlane:key:"
+"""How the names of producers begin that are some API key's; then the key's id, a colon, and the
+name that the producer gave itself. So no key's numbers are taken for another's."""
+
+
+def owned_producer(name: str, owner: str | None) -> str:
+    """The name under which a producer of this owner is known."""
+    return name if owner is None else f"{OWNED}{owner}:{name}"
+
+
+def owner_of(producer: str) -> str:
+    """Whose producer it is; empty when nobody's in particular."""
+    return producer[len(OWNED) :].partition(":")[0] if producer.startswith(OWNED) else ""
+
 
 class Dead(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Why a message stands in a dead-letter queue, and where it came from."""
@@ -23,6 +40,7 @@ class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
     key: str | None = None
     headers: dict[str, str] | None = None
     dedup: str | None = None
+    """Not what makes it recognisable, if it came from another queue with a number."""
     producer: str | None = None
     producer_seq: int = 0
     not_before: int = 0
@@ -45,3 +63,16 @@ def size_of(message: Message) -> int:
     if message.headers is not None:
         size += sum(len(name) + len(value) for name, value in message.headers.items())
     return size
+
+
+def is_transfer(message: Message) -> bool:
+    """Whether a message came from another queue."""
+    return message.dedup is not None and message.dedup.startswith(TRANSFER)
+
+
+def dedup_id(message: Message) -> str | None:
+    """By which id a message is known when it is published again."""
+    dedup = message.dedup
+    if dedup is None or message.producer is None or not dedup.startswith(TRANSFER):
+        return dedup
+    return None

@@ -1,4 +1,4 @@
-"""Settlements and seals as bytes, each with a checksum.
+"""Settlements, seals and notes as bytes, each with a checksum.
 
 There is no going on without one of these: a lost settlement would bring back what was acked. So a
 damaged one is an error, not a gap.
@@ -11,6 +11,7 @@ import msgspec
 
 from pushlane_storage.bucket import BucketKey
 from pushlane_storage.interface import StoreDamaged
+from pushlane_storage.note import KeptNumbers, Note
 from pushlane_storage.ranges import Range
 from pushlane_storage.seal import Seal
 from pushlane_storage.settlement import Checkpoint, Gone, Leaving, Purge, Settlement, Void
@@ -36,6 +37,17 @@ class _SealBody(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 _settlement = msgspec.msgpack.Decoder(_SettlementBody)
+
+
+class _NoteBody(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    tenant: str
+    queue: str
+    due: int | None
+    kept: list[KeptNumbers]
+    whole: bool
+
+
+_note = msgspec.msgpack.Decoder(_NoteBody)
 _seal = msgspec.msgpack.Decoder(_SealBody)
 
 
@@ -71,6 +83,15 @@ def pack_seal(seal: Seal) -> bytes:
 def unpack_seal(owner: int, checksum: int, body: bytes) -> Seal:
     found = _unpack(_seal, f"seal {owner}", checksum, body, owner)
     return Seal(owner, found.counters, found.flushes)
+
+
+def pack_note(note: Note) -> bytes:
+    return _encode((note.tenant, note.queue, note.due, note.kept, note.whole))
+
+
+def unpack_note(owner: int, n: int, checksum: int, body: bytes) -> Note:
+    found = _unpack(_note, f"note {owner}.{n}", checksum, body, owner, n)
+    return Note(owner, n, found.tenant, found.queue, found.due, found.kept, found.whole)
 
 
 def checksum_of(body: bytes, *key: int) -> int:

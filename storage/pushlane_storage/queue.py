@@ -10,6 +10,7 @@ import msgspec
 
 Overflow = Literal["reject", "drop_oldest", "dead_letter"]
 Archive = Literal["none", "parquet"]
+RetentionEnd = Literal["drop", "dead_letter"]
 DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -31,6 +32,8 @@ class QueueConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     overflow: Overflow = "reject"
     auto_expand: bool = False
     retention_ms: int = 14 * DAY_MS
+    retention_end: RetentionEnd = "drop"
+    """What becomes of messages that nobody took for `retention_ms`."""
     archive: Archive = "none"
     """With "parquet", drained buckets wait for the retention job instead of being dropped."""
     ordering: Literal["best_effort", "sequence", "timestamp"] = "best_effort"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pushlane_storage.bucket import BucketKey
-from pushlane_storage.message import Message, size_of
+from pushlane_storage.message import Message, dedup_id, size_of
 
 FORMAT = 1
 
@@ -85,7 +85,8 @@ def marks_of(first: int, messages: list[Message]) -> Iterator[DedupMark]:
     """The dedup marks of messages that stand from seq `first` on."""
     producer, number, count, at = None, 0, 0, 0
     for seq, message in enumerate(messages, first):
-        if message.dedup is None and message.producer is not None:
+        dedup = None if message.dedup is None else dedup_id(message)
+        if dedup is None and message.producer is not None:
             if message.producer == producer and message.producer_seq == number + count:
                 count += 1
                 at = message.published_at
@@ -98,12 +99,12 @@ def marks_of(first: int, messages: list[Message]) -> Iterator[DedupMark]:
         if count:
             yield DedupMark(seq - count, at, None, None, producer, number, count)
             producer, count = None, 0
-        if message.dedup is not None:
+        if dedup is not None:
             yield DedupMark(
                 seq,
                 message.published_at,
                 message.key,
-                message.dedup,
+                dedup,
                 message.producer,
                 message.producer_seq,
             )

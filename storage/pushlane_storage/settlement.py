@@ -31,7 +31,8 @@ class Void(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Leaving(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A message on its way to another queue: never granted here again."""
+    """A message on its way to another queue: not granted here again, unless a void says that it
+    came back."""
 
     seq: int
     cause: str
@@ -39,6 +40,11 @@ class Leaving(msgspec.Struct, array_like=True, frozen=True, gc=False):
     attempts: int
     error: str | None
     at: int
+    number: int = 0
+    """Its number among all that left this shard, in order; the other queue takes it once. 0: of
+    a version that knew no numbers, or of one that no queue takes (`to` is empty)."""
+    deliveries: int = 0
+    fence: int = 0
 
 
 class Gone(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -100,6 +106,7 @@ class BucketState:
         for void in row.voids:
             if void.seq not in self.settled:
                 self.voids[void.seq] = void
+                self.leaving.pop(void.seq, None)
         for leaving in row.leaving:
             if leaving.seq not in self.settled:
                 self.leaving[leaving.seq] = leaving

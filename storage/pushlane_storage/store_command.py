@@ -137,6 +137,51 @@ def migrate(url: str, /, *, json: Json = False) -> None:
 
 
 @store.command
+def restored(url: str, /, *, taken_at: str, json: Json = False) -> None:
+    """Say that a Cassandra keyspace was restored from a snapshot: before servers use it again.
+
+    Every slot goes on with a far greater epoch, so that message ids and fences which were given
+    out after the snapshot are not given out again. Repeating it does no harm.
+
+    Exit status: 0 done, 1 failed half-way (run it again), 2 refused.
+
+    Parameters
+    ----------
+    url
+        The store: cassandra://HOST[,HOST…][:PORT]/KEYSPACE.
+    taken_at
+        When the snapshot was made, such as 2026-11-18T03:00:00+00:00; of several, the oldest one.
+    json
+        Print the epoch as JSON.
+    """
+    from datetime import UTC, datetime
+
+    import trio
+
+    from pushlane_storage.cassandra.errors import KeyspaceUnusable, OpenError
+    from pushlane_storage.cassandra.restored import restored as run
+    from pushlane_storage.sqlite.backup_errors import EpochsExhausted
+    from pushlane_storage.url import BadStoreUrl, parse_cassandra
+    from pushlane_storage.wall import wall_clock
+
+    try:
+        moment = datetime.fromisoformat(taken_at)
+    except ValueError:
+        _end(REFUSED, f"{taken_at!r} is not a time; write it like 2026-11-18T03:00:00+00:00")
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        address = parse_cassandra(url)
+        epoch = trio.run(run, address, int(moment.timestamp() * 1000), wall_clock())
+    except (BadStoreUrl, OpenError, EpochsExhausted) as error:
+        _end(FAILED if isinstance(error, KeyspaceUnusable) else REFUSED, str(error))
+    if json:
+        print(f'{{"keyspace": "{address.keyspace}", "epoch": {epoch}}}')
+    else:
+        print(f"keyspace {address.keyspace} goes on above epoch {epoch}")
+
+
+@store.command
 def copy(source: str, target: str, /, *, dry_run: bool = False, json: Json = False) -> None:
     """Copy a store into an empty one, of the same kind or another: to move to Cassandra, or back.
 

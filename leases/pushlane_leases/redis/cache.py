@@ -12,7 +12,7 @@ from pushlane_leases.redis.entry import decode_run, decode_value, encode_run, en
 from pushlane_leases.redis.keys import epoch_key, mark_key, queue_key, quote, runs_key
 from pushlane_leases.redis.limits import RedisLimits
 from pushlane_leases.redis.pipe import Pipe
-from pushlane_leases.redis.scripts import CLAIM, GRANT, RELEASE, REMEMBER, Script
+from pushlane_leases.redis.scripts import CLAIM, GRANT, OVERWRITE, RELEASE, REMEMBER, Script
 from pushlane_leases.redis.url import open_connection
 
 T = TypeVar("T")
@@ -52,6 +52,12 @@ class RedisLeases:
             found += map(decode_run, page[1:])
             start = b"(" + page[0] if page[0] else b""
         return found
+
+    async def overwrite(self, shard: str, epoch: int, newest: int) -> None:
+        keys = (epoch_key(shard), runs_key(shard))
+        await self._own(
+            shard, epoch, [_script(OVERWRITE, keys, epoch, self.limits.epoch_ms, newest)]
+        )
 
     async def grant(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> None:
         keys, limits = (epoch_key(shard), runs_key(shard)), self.limits
@@ -120,7 +126,7 @@ class RedisLeases:
         replies = await self._pipe.ask(commands)
         for reply in replies:
             if isinstance(reply, int):
-                raise StaleEpoch(f"{shard}: epoch {epoch}, the owner's is {reply}")
+                raise StaleEpoch(shard, epoch, reply)
         if shard not in self._seen:
             self._see(shard)
         elif replies[0] == FRESH:

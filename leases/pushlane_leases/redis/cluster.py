@@ -2,16 +2,17 @@
 
 All keys of a command have one hash tag, so its first key says where it belongs. The map of slots is
 read from any node that answers, and again when a node says that a slot has moved, or doesn't
-answer. A node that is gone fails its own commands only.
+answer. A node that is gone fails its own commands only. While a slot is being moved its keys are
+looked for where they were, and then where they go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from redis.crc import key_slot
-from redis.exceptions import MovedError
+from redis.exceptions import AskError, MovedError
 
 from pushlane_leases.interface import LeaseCacheError
 from pushlane_leases.redis.call import Command
@@ -19,8 +20,10 @@ from pushlane_leases.redis.connection import Connection
 
 Node = tuple[str, int]
 SLOTS = 16_384
-TRIES = 2
-"""The second with a fresh map. A slot that moves twice meanwhile is an error, and no harm."""
+TRIES = 4
+"""With a fresh map, or to where a slot is on its way; a node there that must learn a script first
+sends us back once. What is not found then is an error, and no harm."""
+_ASKING: Command = ("ASKING",)
 
 
 class Cluster:
@@ -39,17 +42,51 @@ class Cluster:
         `LeaseCacheError` when no node can say who has which slot.
         """
         replies: list[Any] = [None] * len(commands)
-        left: Iterable[int] = range(len(commands))
-        for _ in range(TRIES):
-            for node, group in self._by_node(commands, left).items():
-                found = self._ask(node, [commands[at] for at in group])
-                for at, reply in zip(group, found, strict=True):
-                    replies[at] = reply
-            left = [at for at in left if isinstance(replies[at], MovedError | LeaseCacheError)]
+        left, redirected = list(range(len(commands))), dict[int, Node]()
+        for tries in range(TRIES):
+            self._ask_all(commands, left, redirected, replies)
+            left, redirected = self._read_redirections(left, replies)
+            if tries:  # a node that is gone was looked for once
+                left = [at for at in left if not isinstance(replies[at], LeaseCacheError)]
             if not left:
                 break
-            self._owners = None
         return replies
+
+    def _ask_all(
+        self,
+        commands: Sequence[Command],
+        wanted: Sequence[int],
+        redirected: Mapping[int, Node],
+        replies: list[Any],
+    ) -> None:
+        """Each node once. One that was named by ASK takes a command only behind an ASKING."""
+        for node, group in self._by_node(commands, wanted, redirected).items():
+            lot = [
+                each
+                for at in group
+                for each in ([_ASKING, commands[at]] if at in redirected else [commands[at]])
+            ]
+            found = iter(self._ask(node, lot))
+            for at in group:
+                if at in redirected:
+                    next(found)
+                replies[at] = next(found)
+
+    def _read_redirections(
+        self, asked: Sequence[int], replies: Sequence[Any]
+    ) -> tuple[list[int], dict[int, Node]]:
+        """Which of the commands are worth another try, and to whom ASK sends some of them."""
+        left, redirected = [], {}
+        for at in asked:
+            reply = replies[at]
+            if isinstance(reply, MovedError | LeaseCacheError):
+                self._owners = None
+            elif isinstance(reply, AskError):
+                redirected[at] = (reply.host, reply.port)
+            else:
+                continue
+            left.append(at)
+        return left, redirected
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -57,13 +94,14 @@ class Cluster:
         self._connections.clear()
 
     def _by_node(
-        self, commands: Sequence[Command], wanted: Iterable[int]
+        self, commands: Sequence[Command], wanted: Iterable[int], redirected: Mapping[int, Node]
     ) -> dict[Node | None, list[int]]:
         if self._owners is None:
             self._owners = self._read_owners()
         groups: dict[Node | None, list[int]] = {}
         for at in wanted:
-            groups.setdefault(self._owners[slot_of(commands[at])], []).append(at)
+            node = redirected.get(at) or self._owners[slot_of(commands[at])]
+            groups.setdefault(node, []).append(at)
         return groups
 
     def _ask(self, node: Node | None, commands: list[Command]) -> list[Any]:

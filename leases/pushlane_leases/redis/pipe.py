@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import trio
+from redis.exceptions import TryAgainError
 
-from pushlane_leases.interface import LeaseCacheError
+from pushlane_leases.interface import LeaseCacheError, NotNow
 from pushlane_leases.redis.call import Call, Command, answer
 from pushlane_leases.redis.cluster import Cluster
 from pushlane_leases.redis.connection import Connection
@@ -70,6 +71,7 @@ class Pipe:
 def _fault(error: Exception) -> LeaseCacheError:
     """A fresh one for each call: a raised exception collects the stack of its raiser."""
     known = isinstance(error, LeaseCacheError)
-    fault = LeaseCacheError(str(error) if known else f"{type(error).__name__}: {error}")
+    kind = NotNow if isinstance(error, TryAgainError) else LeaseCacheError
+    fault = kind(str(error) if known else f"{type(error).__name__}: {error}")
     fault.__cause__ = error
     return fault

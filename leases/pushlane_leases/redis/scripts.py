@@ -21,8 +21,9 @@ class Script:
 
 
 CLAIM = Script("claim")
+OVERWRITE = Script("overwrite")
 GRANT = Script("grant")
 RELEASE = Script("release")
 REMEMBER = Script("remember")
 
-SCRIPTS = {script.sha: script for script in (CLAIM, GRANT, RELEASE, REMEMBER)}
+SCRIPTS = {script.sha: script for script in (CLAIM, OVERWRITE, GRANT, RELEASE, REMEMBER)}

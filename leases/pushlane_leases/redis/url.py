@@ -80,7 +80,7 @@ def _check(url: str) -> None:
     if parts.scheme not in SCHEMES or not parts.hostname:
         raise BadLeaseUrl(f"bad Redis URL {shown(url)}: redis://[USER:PASSWORD@]HOST[:PORT][/DB]")
     if parts.path.strip("/") and not parts.path.strip("/").isdecimal():
-        raise BadLeaseUrl(f"bad Redis URL {shown(url)}: {parts.path!r} is no number of a database")
+        raise BadLeaseUrl(f"bad Redis URL {shown(url)}: {parts.path!r} is not a database number")
     known = OPTIONS | TLS_OPTIONS if parts.scheme == "rediss" else OPTIONS
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in known:
@@ -95,4 +95,4 @@ def _check(url: str) -> None:
 def shown(url: str) -> str:
     """The URL for logs and errors, without what may be secret."""
     scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

@@ -4,6 +4,7 @@
 |---|---|
 | `replication` | of a keyspace that is made: `3`, or `dc1:3,dc2:3` |
 | `dc` | the data centre of this process; needed when there are several |
+| `adopt` | `on`: take over what was stored without `dc`; read docs/cassandra.md before |
 | `tls` | `on`, or the path of a file with the certificates to trust |
 | `tls_cert`, `tls_key` | paths: the client's own certificate, where the cluster asks for one |
 | `migrate` | `off`: the tables must be there; `on` (the default): they are made |
@@ -23,7 +24,7 @@ _NAME = r"[A-Za-z0-9_-]+"
 _HOST = re.compile(r"\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+")
 _FACTOR = re.compile(r"[1-9][0-9]?")
 _CENTRES = re.compile(rf"{_NAME}:[1-9][0-9]?(,{_NAME}:[1-9][0-9]?)*")
-_OPTIONS = ("replication", "dc", "tls", "tls_cert", "tls_key", "migrate")
+_OPTIONS = ("replication", "dc", "tls", "tls_cert", "tls_key", "migrate", "adopt")
 
 
 class BadAddress(ValueError):
@@ -43,6 +44,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: str | None = None
     tls_key: str | None = None
     migrate: bool = True
+    adopt: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -60,7 +62,7 @@ def parse(rest: str) -> Address:
         raise BadAddress("a keyspace comes after the hosts, as in cassandra://host/pushlane")
     if not _KEYSPACE.fullmatch(keyspace):
         raise BadAddress(
-            f"{keyspace!r} is no keyspace: 1 to 48 of a-z 0-9 _, beginning with a letter"
+            f"{keyspace!r} is not a keyspace: 1 to 48 of a-z 0-9 _, beginning with a letter"
         )
     credentials, at, hosts = authority.rpartition("@")
     user, password = _credentials(credentials) if at else (None, None)
@@ -77,7 +79,8 @@ def parse(rest: str) -> Address:
         tls=True if options.get("tls") == "on" else options.get("tls"),
         tls_cert=options.get("tls_cert"),
         tls_key=options.get("tls_key"),
-        migrate=_switch(options, "migrate"),
+        migrate=_switch(options, "migrate", "on"),
+        adopt=_switch(options, "adopt", "off"),
     )
 
 
@@ -95,7 +98,7 @@ def _hosts(text: str) -> tuple[list[str], int]:
     if found is not None:
         last, digits = found.groups()
         if not digits.isascii() or not digits.isdigit() or not 1 <= int(digits) <= 65_535:
-            raise BadAddress(f"{digits!r} is no port")
+            raise BadAddress(f"{digits!r} is not a port")
         port = int(digits)
     hosts = [*front, last]
     for host in hosts:
@@ -103,7 +106,7 @@ def _hosts(text: str) -> tuple[list[str], int]:
             raise BadAddress("a host is missing")
         if not _HOST.fullmatch(host):
             raise BadAddress(
-                f"{host!r} is no host; the port, the same for all, comes after the last"
+                f"{host!r} is not a host; the port, the same for all, comes after the last"
             )
     return [host.strip("[]") for host in hosts], port
 
@@ -124,6 +127,8 @@ def _options(query: str) -> dict[str, str]:
         options[name] = value
     if ("tls_cert" in options) != ("tls_key" in options):
         raise BadAddress("tls_cert and tls_key come together")
+    if options.get("adopt") == "on" and "dc" not in options:
+        raise BadAddress("adopt needs dc")
     if "tls_cert" in options and "tls" not in options:
         raise BadAddress("tls_cert needs tls")
     return options
@@ -148,12 +153,12 @@ def _replication(options: dict[str, str]) -> int | dict[str, int] | None:
 def _dc(options: dict[str, str]) -> str | None:
     dc = options.get("dc")
     if dc is not None and not re.fullmatch(_NAME, dc):
-        raise BadAddress(f"{dc!r} is no data centre")
+        raise BadAddress(f"{dc!r} is not a data centre")
     return dc
 
 
-def _switch(options: dict[str, str], name: str) -> bool:
-    value = options.get(name, "on")
+def _switch(options: dict[str, str], name: str, default: str) -> bool:
+    value = options.get(name, default)
     if value not in ("on", "off"):
         raise BadAddress(f"{name} is {value!r}: on or off")
     return value == "on"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from pushlane_storage.cassandra.address import Address
-from pushlane_storage.cassandra.errors import OpenError, Unreachable
+from pushlane_storage.cassandra.errors import DriverMissing, OpenError, Unreachable
 from pushlane_storage.cassandra.limits import Limits
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Connection:
 
     @classmethod
     def connect(cls, address: Address, limits: Limits) -> Connection:
-        """`Unreachable` when no node lets us in."""
+        """`DriverMissing` without the extra, `Unreachable` when no node lets us in."""
         cluster = make_cluster(address, limits)
         try:
             session = cluster.connect()
@@ -78,10 +79,12 @@ class Connection:
         level: int,
         serial: int,
         repeatable: bool,
+        seconds: float,
     ) -> ResponseFuture:
         """Send statements: one, or several for one partition, which are stored together.
 
-        What is repeatable is sent to a second node when the first is slow to answer.
+        What is repeatable is sent to a second node when the first is slow to answer. `seconds`:
+        how long it may take.
         """
         from cassandra.query import BatchStatement, BatchType
 
@@ -95,7 +98,7 @@ class Connection:
         query.consistency_level = level
         query.serial_consistency_level = serial
         query.is_idempotent = repeatable
-        future = self.session.execute_async(query)
+        future = self.session.execute_async(query, timeout=seconds)
         self._wary.watch(future)
         return future
 
@@ -115,8 +118,15 @@ class Connection:
         self.cluster.shutdown()
 
 
+def check_driver() -> None:
+    """`DriverMissing` without the extra `cluster`."""
+    if find_spec("cassandra") is None:
+        raise DriverMissing
+
+
 def make_cluster(address: Address, limits: Limits) -> Cluster:
-    """Not connected yet."""
+    """Not connected yet. `DriverMissing` without the extra `cluster`."""
+    check_driver()
     from cassandra.auth import PlainTextAuthProvider
     from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
     from cassandra.policies import (

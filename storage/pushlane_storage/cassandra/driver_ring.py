@@ -5,6 +5,9 @@ to the sender's thread, and from there to the driver: sending may block for a mo
 dies, and preparing a statement always does, so neither happens in the trio loop. Answers come in
 the driver's thread. They gather in a list, and one hop into the loop takes all that are there.
 
+Heartbeats, node rows and slot rows have a line and turns of their own. A hundred thousand writes
+may wait, and the one behind them that says "I am alive" must not: its sender would be fenced.
+
 Reads and plain writes whose outcome is unknown are sent again a few times, to another node if there
 is one. If a try after that is refused, the outcome stays unknown: the first may have landed.
 """
@@ -39,23 +42,39 @@ from pushlane_storage.cassandra.ring import (
     check_write,
 )
 from pushlane_storage.cassandra.statements import Statement
-from pushlane_storage.cassandra.tables import NODES
+from pushlane_storage.cassandra.tables import HEARTBEATS, NODES, SLOTS
 from pushlane_storage.interface import Outcome, StoreRefused, StoreUnknown
 
 if TYPE_CHECKING:
     from cassandra.cluster import ResponseFuture
 
+URGENT = frozenset(table.name for table in (HEARTBEATS, NODES, SLOTS))
+"""Tables that say who is alive and who owns what."""
 Answer = Callable[[list[Row] | None, Exception | None], None]
+
+
+class Line:
+    """Requests that wait for their turn; `room`: they are sent while fewer are under way."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.requests: deque[Request] = deque()
 
 
 class Request:
     __slots__ = (
-        "answer", "awaited", "error", "future", "level", "queue", "repeatable", "rows", "serial",
-        "tries",
+        "answer", "awaited", "error", "future", "level", "line", "queue", "repeatable", "rows",
+        "serial", "tries",
     )  # fmt: skip
 
     def __init__(
-        self, queue: list[Statement], level: int, serial: int, tries: int, answer: Answer
+        self,
+        queue: list[Statement],
+        level: int,
+        serial: int,
+        tries: int,
+        answer: Answer,
+        line: Line,
     ) -> None:
         self.queue = queue
         """What is sent."""
@@ -68,6 +87,7 @@ class Request:
         """The try whose answer is awaited. The driver may answer one twice: two nodes were asked,
         or the answer comes together with the time-out."""
         self.answer = answer
+        self.line = line
         self.future: ResponseFuture | None = None
         self.rows: list[Row] | None = None
         self.error: Exception | None = None
@@ -83,7 +103,8 @@ class DriverRing:
         self._limits = limits
         self._levels = _levels(connection.address.is_local)
         self._token = trio.lowlevel.current_trio_token()
-        self._waiting: deque[Request] = deque()
+        self._data = Line(limits.in_flight)
+        self._urgent = Line(limits.in_flight + limits.urgent)
         self._outbox: SimpleQueue[Request | None] = SimpleQueue()
         self._arrived: list[Request] = []
         self._lock = Lock()
@@ -97,12 +118,14 @@ class DriverRing:
     def write_soon(self, write: Write | Delete, done: Outcome) -> None:
         check_write(write)
         level = write.level if isinstance(write, Write) else Level.QUORUM
-        self._begin(self._texts(write), level, self._limits.tries, lambda _, error: done(error))
+        self._begin(
+            write.table, self._texts(write), level, self._limits.tries, lambda _, error: done(error)
+        )
 
     async def write(self, write: Write | Delete) -> None:
         check_write(write)
         level = write.level if isinstance(write, Write) else Level.QUORUM
-        await self._call(self._texts(write), level, self._limits.tries)
+        await self._call(write.table, self._texts(write), level, self._limits.tries)
 
     def _texts(self, write: Write | Delete) -> list[Statement]:
         if isinstance(write, Delete):
@@ -112,13 +135,19 @@ class DriverRing:
     async def read(self, range: Range) -> list[Row]:
         check_range(range)
         text = statements.select(self._keyspace, range)
-        return await self._call([text], range.level, self._limits.tries, _is_global(range.table))
+        return await self._call(range.table, [text], range.level, self._limits.tries)
 
     async def change(self, change: Change) -> bool:
         check_change(change)
         text = statements.change(self._keyspace, change)
-        rows = await self._call([text], Level.QUORUM, 1, _is_global(change.table))
+        rows = await self._call(change.table, [text], Level.QUORUM, 1)
         return rows[0]["[applied]"] is True
+
+    async def time(self) -> int:
+        # As promptly as what says who is alive: the longer it takes, the less it says.
+        rows = await self._call(NODES, [statements.TIME], Level.ONE, self._limits.tries)
+        at: int = rows[0]["at"]
+        return at
 
     async def close(self) -> None:
         """Wait for what is under way, and let go of the connection."""
@@ -126,7 +155,7 @@ class DriverRing:
             return
         self._closed = True
         with trio.move_on_after(self._limits.close_ms / 1000):
-            while self.numbers.in_flight or self._waiting:
+            while self.numbers.in_flight or self.numbers.waiting:
                 self._idle = trio.Event()
                 await self._idle.wait()
         with trio.CancelScope(shield=True):
@@ -141,28 +170,25 @@ class DriverRing:
     # The way there
 
     def _begin(
-        self,
-        queue: list[Statement],
-        level: Level,
-        tries: int,
-        answer: Answer,
-        is_global: bool = False,
+        self, table: Table, queue: list[Statement], level: Level, tries: int, answer: Answer
     ) -> Request:
-        plain, serial = self._levels[level]
-        if is_global:
-            plain, serial = _GLOBAL[level]
-        request = Request(queue, plain, serial, tries, answer)
+        plain, serial = (_GLOBAL if _is_global(table) else self._levels)[level]
+        line = self._urgent if table.name in URGENT else self._data
+        request = Request(queue, plain, serial, tries, answer, line)
         self.numbers.requests += 1
         if self._closed:
             self._reject(request, "the store is closed")
-        elif self.numbers.in_flight < self._limits.in_flight:
+        elif self.numbers.in_flight < line.room:
             self._send(request)
-        elif len(self._waiting) < self._limits.waiting:
-            self._waiting.append(request)
-            self.numbers.waiting = len(self._waiting)
+        elif len(line.requests) < self._limits.waiting:
+            line.requests.append(request)
+            self._count_waiting()
         else:
             self._reject(request, f"{self._limits.waiting} requests wait for Cassandra already")
         return request
+
+    def _count_waiting(self) -> None:
+        self.numbers.waiting = len(self._urgent.requests) + len(self._data.requests)
 
     def _reject(self, request: Request, why: str) -> None:
         """Answer it, but not from inside the caller's call."""
@@ -178,10 +204,15 @@ class DriverRing:
 
     def _send_all(self) -> None:
         """The sender's thread."""
+        limits = self._limits
         while (request := self._outbox.get()) is not None:
             try:
                 future = self._connection.begin(
-                    list(request.queue), request.level, request.serial, request.repeatable
+                    list(request.queue),
+                    request.level,
+                    request.serial,
+                    request.repeatable,
+                    limits.request_ms / 1000 if request.repeatable else limits.change_ms / 1000,
                 )
             except Exception as error:
                 self._arrive(request, request.awaited, None, before_sending(error))
@@ -232,9 +263,10 @@ class DriverRing:
             numbers.unknown += isinstance(request.error, StoreUnknown)
             numbers.refused += isinstance(request.error, StoreRefused)
             self._answer(request)
-        while self._waiting and numbers.in_flight < self._limits.in_flight:
-            self._send(self._waiting.popleft())
-        numbers.waiting = len(self._waiting)
+        for line in (self._urgent, self._data):
+            while line.requests and numbers.in_flight < line.room:
+                self._send(line.requests.popleft())
+        self._count_waiting()
         if self._closed and not numbers.in_flight:
             self._idle.set()
 
@@ -242,7 +274,7 @@ class DriverRing:
         request.answer(request.rows, request.error)
 
     async def _call(
-        self, queue: list[Statement], level: Level, tries: int, is_global: bool = False
+        self, table: Table, queue: list[Statement], level: Level, tries: int
     ) -> list[Row]:
         """Whoever is cancelled here doesn't wait; what was sent may still be carried out."""
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -256,14 +288,14 @@ class DriverRing:
             result = outcome.Value(rows or []) if error is None else outcome.Error(error)
             trio.lowlevel.reschedule(task, result)
 
-        request = self._begin(queue, level, tries, answer, is_global)
+        request = self._begin(table, queue, level, tries, answer)
 
         def abort(_: object) -> trio.lowlevel.Abort:
             nonlocal given_up
             given_up = True
             request.tries = 0
             with suppress(ValueError):
-                self._waiting.remove(request)
+                request.line.requests.remove(request)
             return trio.lowlevel.Abort.SUCCEEDED
 
         rows: list[Row] = await trio.lowlevel.wait_task_rescheduled(abort)

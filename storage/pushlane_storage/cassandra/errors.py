@@ -1,6 +1,7 @@
 """What can go wrong when a Cassandra store is opened.
 
 OpenError                   it can't be served, and nothing of what it holds was changed
+├── DriverMissing           the extra `cluster` is not installed
 ├── Unreachable             no node answers, or none lets us in
 ├── KeyspaceMissing         there is none, or an older one, and migrating is switched off
 ├── KeyspaceNewer           a newer version of Pushlane made it
@@ -10,6 +11,14 @@ OpenError                   it can't be served, and nothing of what it holds was
 
 class OpenError(Exception):
     """The keyspace can't be served."""
+
+
+class DriverMissing(OpenError):
+    def __init__(self) -> None:
+        super().__init__(
+            "a store on Cassandra needs the Cassandra driver:"
+            " pip install 'pushlane-server[cluster]' (in a checkout: make setup)"
+        )
 
 
 class Unreachable(OpenError):

@@ -22,13 +22,14 @@ from pushlane_storage.cassandra import rows, stamps
 from pushlane_storage.cassandra.buckets import Buckets
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.places import Places
-from pushlane_storage.cassandra.ring import Ring, Write
+from pushlane_storage.cassandra.ring import Bound, Delete, Range, Ring, Write, read_all
 from pushlane_storage.cassandra.schedule import Schedule
-from pushlane_storage.cassandra.slots import Claim, Slots
+from pushlane_storage.cassandra.slots import Slots
 from pushlane_storage.cassandra.stages import Stage, write_stages
-from pushlane_storage.cassandra.tables import SEALS, SEGMENTS, SETTLEMENTS
+from pushlane_storage.cassandra.tables import NOTES, SEALS, SEGMENTS, SETTLEMENTS
 from pushlane_storage.cassandra.traits import Known
 from pushlane_storage.interface import Outcome, StoreError, StoreRefused
+from pushlane_storage.note import Note
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, pack
 from pushlane_storage.seq import epoch_of
@@ -61,11 +62,10 @@ class Journal:
         assert epoch_of(segment.first) == segment.bucket.epoch, "a seq of another epoch"
         assert opens is None or opens.key == segment.bucket, "a segment opens its own bucket only"
 
-        def begin() -> tuple[Claim, list[Write], list[Stage]]:
-            claim = self._slots.check(shard, segment.bucket.epoch)
-            return claim, *self._append(shard, segment, opens)
+        def begin() -> tuple[list[Write], list[Stage]]:
+            return self._append(shard, segment, opens)
 
-        self._begin(begin, outcome)
+        self._begin(shard, segment.bucket.epoch, begin, outcome)
 
     def _append(
         self, shard: ShardKey, segment: Segment, opens: Bucket | None
@@ -91,12 +91,11 @@ class Journal:
         for row in flush:
             assert (row.owner, row.n, row.parts) == (first.owner, first.n, first.parts)
 
-        def begin() -> tuple[Claim, list[Write], list[Stage]]:
-            claim = self._slots.check(shard, first.owner)
+        def begin() -> tuple[list[Write], list[Stage]]:
             names = self._places.lane(shard, CONTROL.lane) if CONTROL in first.parts else []
-            return claim, names, [names, [self._settlement(shard, row) for row in flush]]
+            return names, [names, [self._settlement(shard, row) for row in flush]]
 
-        self._begin(begin, outcome)
+        self._begin(shard, first.owner, begin, outcome)
 
     def _settlement(self, shard: ShardKey, row: Settlement) -> Write:
         traits = self._known.of(shard)
@@ -107,19 +106,37 @@ class Journal:
         return Write(SETTLEMENTS, [rows.settlement_row(shard, row)], stamp, ttl, traits.level)
 
     def seal_soon(self, shard: ShardKey, seal: Seal, outcome: Outcome) -> None:
-        def begin() -> tuple[Claim, list[Write], list[Stage]]:
-            claim = self._slots.check(shard, seal.owner)
+        def begin() -> tuple[list[Write], list[Stage]]:
             names = self._places.lane(shard, CONTROL.lane)
             row = Write(SEALS, [rows.seal_row(shard, seal)], stamps.ONCE)
-            return claim, names, [names, [row]]
+            return names, [names, [row]]
 
-        self._begin(begin, outcome)
+        self._begin(shard, seal.owner, begin, outcome)
+
+    async def drop_seals_before(self, shard: ShardKey, owner: int) -> None:
+        """Of older owners: the seal of this one has carried on what they say."""
+        older = Bound((owner,), included=False)
+        range = Range(SEALS, shard, self._limits.page_rows, ("owner",), high=older)
+        for row in await read_all(self._ring, range):
+            await self._ring.write(Delete(SEALS, (*shard, row["owner"]), stamps.ONCE_GONE))
+
+    def note_soon(self, shard: ShardKey, note: Note, outcome: Outcome) -> None:
+        def begin() -> tuple[list[Write], list[Stage]]:
+            stamp = stamps.noted(note.owner, note.n)
+            return [], [[Write(NOTES, [rows.note_row(shard, note)], stamp)]]
+
+        self._begin(shard, note.owner, begin, outcome)
 
     def _begin(
-        self, begin: Callable[[], tuple[Claim, list[Write], list[Stage]]], outcome: Outcome
+        self,
+        shard: ShardKey,
+        epoch: int,
+        begin: Callable[[], tuple[list[Write], list[Stage]]],
+        outcome: Outcome,
     ) -> None:
         try:
-            claim, names, stages = begin()
+            claim = self._slots.check(shard, epoch)
+            names, stages = begin()
         except StoreError as error:  # not from inside the caller's call
             trio.lowlevel.current_trio_token().run_sync_soon(outcome, error)
             return
@@ -132,7 +149,7 @@ class Journal:
             claim.node.fence.confirm_soon(confirmed)
 
         def confirmed(error: Exception | None) -> None:
-            outcome(error or self._slots.fault(claim))
+            outcome(error or self._slots.fault(claim, shard, epoch))
 
         write_stages(self._ring, stages, durable)
 
@@ -147,11 +164,16 @@ class Journal:
         await self._buckets.drop(shard, key)
         await self.confirm(shard)
 
+    async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
+        for flush in flushes:
+            await self._ring.write(Delete(SETTLEMENTS, (*shard, *CONTROL, *flush)))
+        await self.confirm(shard)
+
     async def confirm(self, shard: ShardKey) -> None:
         """`Fenced` when the owner of this shard's slot was us and is so no longer."""
         claim = self._slots.find(shard)
         if claim is not None:
             await claim.node.fence.confirm()
-            fault = self._slots.fault(claim)
+            fault = self._slots.fault(claim, shard)
             if fault is not None:
                 raise fault

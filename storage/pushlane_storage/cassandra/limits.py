@@ -12,11 +12,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # Requests
     in_flight: int = 512
     """Requests under way at once; more wait their turn. Many more only fill Cassandra's queues."""
+    urgent: int = 32
+    """As many more for what says who is alive and who owns what (heartbeats, node and slot rows):
+    it waits behind no data, so that load never looks like death."""
     waiting: int = 100_000
     """Requests that wait their turn; one more is refused."""
     request_ms: int = 10_000
     """How long a request may take once it was sent: longer than Cassandra's own time-outs, which
     say more."""
+    change_ms: int = 3_000
+    """The same for a lightweight transaction. It can't be sent to a second node meanwhile; what
+    became of it is read there, and that ends a wait for a node that hangs."""
     tries: int = 3
     """How often a read or a plain write is sent, when its outcome is unknown."""
     connect_ms: int = 10_000
@@ -39,14 +45,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     unknown."""
 
     # Owners
-    beat_ms: int = 3_000
+    beat_ms: int = 1_000
     """How often a process shows that it is alive."""
     judge_ms: int = 10_000
     """How long its heartbeat stands still before another process may fence it: at least twice
     `beat_ms`. A server that was killed is missed for this long; one that stands still for longer
     loses its slots. The same for all servers of a keyspace."""
-    poll_ms: int = 500
-    """How often a heartbeat is looked at meanwhile."""
+    poll_ms: int = 100
+    """How often a heartbeat is looked at meanwhile, and whether the owner left or gave back."""
+    alive_ms: int = 1_000
+    """How long a process whose heart was seen to beat counts as alive: who asks for its slots is
+    refused without a wait, unless it has left."""
     close_ms: int = 10_000
     """How long closing waits for what is under way, and for giving the slots back."""
 

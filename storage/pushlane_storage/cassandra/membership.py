@@ -14,6 +14,7 @@ import trio
 
 from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.cassandra.decisions import Decisions
+from pushlane_storage.cassandra.home import Home
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.node import Node
 from pushlane_storage.cassandra.ring import Ring
@@ -35,14 +36,14 @@ class Membership:
         decisions: Decisions,
         limits: Limits,
         address: str,
-        dc: str,
+        home: Home,
         randbytes: Callable[[int], bytes],
     ) -> None:
         self._ring = ring
         self._decisions = decisions
         self._limits = limits
         self._address = address
-        self._dc = dc
+        self._home = home
         self._randbytes = randbytes
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
@@ -71,7 +72,7 @@ class Membership:
                         self._decisions,
                         self.watches,
                         self.current,
-                        self._dc,
+                        self._home,
                         self._limits,
                         self._randbytes,
                     )
@@ -84,7 +85,7 @@ class Membership:
         node = Node(
             self._randbytes(PROCESS_BYTES).hex(),
             self._address,
-            self._dc,
+            self._home.dc,
             self._ring,
             self._decisions,
             self._limits,

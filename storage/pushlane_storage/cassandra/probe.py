@@ -15,12 +15,10 @@ import msgspec
 from pushlane_storage.cassandra.address import Address
 from pushlane_storage.cassandra.connection import Connection
 from pushlane_storage.cassandra.errors import KeyspaceNewer, OpenError
+from pushlane_storage.cassandra.home import EVERYWHERE, replicas_of
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.schema import NODES_FOR_SAFETY, STEPS
 from pushlane_storage.cassandra.tables import SCHEMA
-
-EVERYWHERE = ""
-"""In place of a data centre: replicas that are placed without regard to any."""
 
 
 class Finding(NamedTuple):
@@ -63,13 +61,10 @@ def probe(address: Address, limits: Limits | None = None) -> list[Finding]:
 
 
 def look(connection: Connection) -> Seen:
-    keyspace = connection.address.keyspace
     started = time.perf_counter()
     [local] = connection.execute("SELECT release_version FROM system.local")
     took_ms = (time.perf_counter() - started) * 1000
-    rows = connection.execute(
-        f"SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'"
-    )
+    replicas = replicas_of(connection)
     nodes: dict[str, list[bool]] = {}
     for host in connection.cluster.metadata.all_hosts():
         nodes.setdefault(host.datacenter, []).append(bool(host.is_up))
@@ -77,8 +72,8 @@ def look(connection: Connection) -> Seen:
         release=local["release_version"],
         took_ms=took_ms,
         nodes=nodes,
-        schema=_schema(connection) if rows else None,
-        replicas=_replicas(dict(rows[0]["replication"])) if rows else {},
+        schema=_schema(connection) if replicas else None,
+        replicas=replicas,
         sync=_sync(connection),
     )
 
@@ -94,14 +89,6 @@ def _schema(connection: Connection) -> int | None:
         f"SELECT version FROM {keyspace}.{SCHEMA.name} WHERE id = 'pushlane'"
     )
     return found[0]["version"] if found else None
-
-
-def _replicas(options: dict[str, str]) -> dict[str, int]:
-    del options["class"]
-    counts = {name: int(count.partition("/")[0]) for name, count in options.items()}
-    if "replication_factor" in counts:
-        return {EVERYWHERE: counts["replication_factor"]}
-    return counts
 
 
 def _sync(connection: Connection) -> str | None:
@@ -169,7 +156,8 @@ def _judge_replicas(address: Address, seen: Seen) -> Finding:
             name, "failed", f"{text}: only {states.count(True)} up, nothing can be stored"
         )
     if dc is None and len(seen.replicas) > 1:
-        return Finding(name, "warning", f"{text}, over all data centres: name yours with dc=NAME")
+        advice = "name yours with dc=NAME (docs/cassandra.md, Data centres)"
+        return Finding(name, "warning", f"{text}, over all data centres: {advice}")
     fault = _fault(count, len(states))
     return Finding(
         name, "ok" if fault is None else "warning", ": ".join(filter(None, (text, fault)))

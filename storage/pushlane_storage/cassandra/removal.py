@@ -12,6 +12,7 @@ from pushlane_storage.cassandra.ring import Delete, Ring, Table
 from pushlane_storage.cassandra.tables import (
     BUCKETS,
     LANES,
+    NOTES,
     SCHEDULED,
     SEALS,
     SEGMENTS,
@@ -19,6 +20,7 @@ from pushlane_storage.cassandra.tables import (
     SKIPS,
     SLICES,
 )
+from pushlane_storage.slot import slot_of
 
 _EVERY_SLICE = (-(1 << 62), 1 << 62)
 
@@ -41,6 +43,7 @@ class Removal:
             for table in (SLICES, SKIPS, SEALS):
                 await self._delete(table, *shard)
             await self._ring.write(Delete(SETTLEMENTS, (*shard, *CONTROL)))
+            await self._delete(NOTES, slot_of(shard), *shard)
         await self._delete(LANES, queue_id)
 
     async def _remove_lane(self, shard: ShardKey, lane: int) -> None:

@@ -129,6 +129,10 @@ class Ring(Protocol):
         """Whether it was applied. At QUORUM from then on, when it was."""
         ...
 
+    async def time(self) -> int:
+        """What time it is on one of the nodes, in Unix milliseconds."""
+        ...
+
     async def close(self) -> None: ...
 
 

@@ -11,16 +11,20 @@ from pushlane_storage.bucket import Bucket, BucketKey, MarkSummary, ShardKey
 from pushlane_storage.cassandra import tables
 from pushlane_storage.cassandra.ring import Row
 from pushlane_storage.interface import StoreDamaged
+from pushlane_storage.note import Note
 from pushlane_storage.packing import (
     checksum_of,
+    pack_note,
     pack_seal,
     pack_settlement,
+    unpack_note,
     unpack_seal,
     unpack_settlement,
 )
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import PackedSegment
 from pushlane_storage.settlement import Settlement
+from pushlane_storage.slot import slot_of
 from pushlane_storage.stored_segment import StoredHead, StoredSegment, head_checksum
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -82,6 +86,18 @@ def seal_row(shard: ShardKey, seal: Seal) -> Row:
 
 def seal_of(row: Row) -> Seal:
     return unpack_seal(row["owner"], row["checksum"], row["body"])
+
+
+def note_row(shard: ShardKey, note: Note) -> Row:
+    body = pack_note(note)
+    return tables.keyed(
+        tables.NOTES, (slot_of(shard), *shard), due=note.due, tenant=note.tenant, queue=note.queue,
+        owner=note.owner, n=note.n, checksum=checksum_of(body, note.owner, note.n), body=body,
+    )  # fmt: skip
+
+
+def note_of(row: Row) -> Note:
+    return unpack_note(row["owner"], row["n"], row["checksum"], row["body"])
 
 
 def opened_row(shard: ShardKey, bucket: Bucket) -> Row:

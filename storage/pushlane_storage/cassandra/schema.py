@@ -13,7 +13,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from pushlane_storage.cassandra.address import Address
 from pushlane_storage.cassandra.ring import Table
-from pushlane_storage.cassandra.tables import SCHEMA, TABLES, USAGE
+from pushlane_storage.cassandra.tables import NOTES, PROMPT, SCHEMA, TABLES, USAGE
 
 Step = Callable[[str, UUID], list[str]]
 """The statements for a keyspace; the salt is its own, made once."""
@@ -63,4 +63,12 @@ def _replace_usage(keyspace: str, salt: UUID) -> list[str]:
     return [create_table(keyspace, USAGE, salt), f"DROP TABLE IF EXISTS {keyspace}.usage"]
 
 
-STEPS: Sequence[Step] = (_create_tables, _replace_usage)
+def _add_notes(keyspace: str, salt: UUID) -> list[str]:
+    return [create_table(keyspace, NOTES, salt)]
+
+
+def _ask_others_early(keyspace: str, _: UUID) -> list[str]:
+    return [f"ALTER TABLE {keyspace}.{name} WITH {option}" for name, option in PROMPT.items()]
+
+
+STEPS: Sequence[Step] = (_create_tables, _replace_usage, _add_notes, _ask_others_early)

@@ -2,6 +2,8 @@
 
 A slot changes hands when its owner gave it back, left, or was fenced; each claim raises its epoch
 by one, in one lightweight transaction. The claimant's nonce tells its own transaction from others'.
+It stays for the tenure: a shard that opens again takes one more epoch under the same nonce, and the
+others of its slot go on under theirs.
 
 Who lost a slot would notice with its next write. `compare` notices it earlier, so that consumers
 are not kept with somebody who can no longer confirm anything.
@@ -10,18 +12,20 @@ are not kept with somebody who can no longer confirm anything.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import trio
 
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.cassandra.decisions import Decisions
+from pushlane_storage.cassandra.home import Home
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.node import Node
 from pushlane_storage.cassandra.ring import Change, Ring, Row, read_row
 from pushlane_storage.cassandra.tables import SLOTS
 from pushlane_storage.cassandra.watch import Watches
-from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
+from pushlane_storage.interface import Fenced, SlotOwned, StoreError, StoreRefused, StoreUnknown
 from pushlane_storage.slot import SLOTS as COUNT
 from pushlane_storage.slot import slot_of
 
@@ -32,13 +36,17 @@ COPYING = "copying"
 
 
 class Claim:
-    """A slot that this process owns, under one identity and epoch."""
+    """A slot that this process owns, under one identity: a tenure."""
 
-    __slots__ = ("epoch", "is_noted", "is_taken", "node", "nonce", "slot")
+    __slots__ = ("epoch", "is_noted", "is_taken", "lowest", "node", "nonce", "shards", "slot")
 
     def __init__(self, slot: int, epoch: int, node: Node, nonce: str) -> None:
         self.slot = slot
+        self.lowest = epoch
         self.epoch = epoch
+        """The newest one that was taken …"""
+        self.shards: dict[ShardKey, int] = {}
+        """… by these shards, which opened again and may write under no lower one any more."""
         self.node = node
         self.nonce = nonce
         self.is_taken = False
@@ -63,7 +71,7 @@ class Slots:
         decisions: Decisions,
         watches: Watches,
         node: Callable[[], Awaitable[Node]],
-        dc: str,
+        home: Home,
         limits: Limits,
         randbytes: Callable[[int], bytes],
     ) -> None:
@@ -72,10 +80,12 @@ class Slots:
         self._decisions = decisions
         self._watches = watches
         self._node = node
-        self._dc = dc
+        self._home = home
         self._limits = limits
         self._randbytes = randbytes
         self._claims: dict[int, Claim] = {}
+        self._unclaimed: dict[int, str] = {}
+        """Slots that are not claimed while their row may name us, by the nonce that it has then."""
         self._claiming = [trio.Lock() for _ in range(COUNT)]
         self.lost = 0
         """Slots that were found to be another's when the rows were compared."""
@@ -88,9 +98,11 @@ class Slots:
     def check(self, shard: ShardKey, epoch: int) -> Claim:
         """The claim under which an owner with this epoch writes, or `Fenced`."""
         claim = self._claims.get(slot_of(shard))
-        if claim is None or claim.epoch != epoch:
-            held = "not ours" if claim is None else f"ours with epoch {claim.epoch}"
-            raise Fenced(f"slot {slot_of(shard)} is {held}, this write is of epoch {epoch}")
+        if claim is None:
+            raise Fenced(f"slot {slot_of(shard)} is not ours, this write is of epoch {epoch}")
+        fault = self.fault(claim, shard, epoch)
+        if fault is not None:
+            raise fault
         if claim.is_over:
             raise claim.fault()
         return claim
@@ -98,10 +110,13 @@ class Slots:
     def find(self, shard: ShardKey) -> Claim | None:
         return self._claims.get(slot_of(shard))
 
-    def fault(self, claim: Claim) -> Fenced | None:
-        """Why a claim holds no longer."""
+    def fault(self, claim: Claim, shard: ShardKey, epoch: int | None = None) -> Fenced | None:
+        """Why a shard's owner (with this epoch) is none any more."""
         if self._claims.get(claim.slot) is not claim:
             return Fenced(f"slot {claim.slot}: epoch {claim.epoch} is over")
+        lowest = claim.shards.get(shard, claim.lowest)
+        if epoch is not None and not lowest <= epoch <= claim.epoch:
+            return Fenced(f"slot {claim.slot} is ours from epoch {lowest} on, this one is {epoch}")
         return claim.fault() if claim.is_taken else None
 
     # Looking whether it still is so
@@ -110,6 +125,7 @@ class Slots:
         """Compare the slots' rows with what is claimed: (slot, epoch) of what is over."""
         held = [claim for claim in self._claims.values() if not claim.is_over]
         await gather(self._look, held, self._limits.reads)
+        await gather(self._release_again, list(self._unclaimed), self._limits.reads)
         over = [claim for claim in self._claims.values() if claim.is_over]
         self.lost += sum(not claim.is_noted for claim in over)
         for claim in over:
@@ -134,22 +150,24 @@ class Slots:
             node = await self._node()
             claim = await self._take(slot, owner, node)
             self._claims[slot] = claim
+            self._unclaimed.pop(slot, None)
             return claim.epoch
 
     async def _take(self, slot: int, owner: str, node: Node) -> Claim:
         row = await self._decisions.read(SLOTS, (slot,))
         for _ in range(self._limits.decisions):
             await self._outlive_owner(slot, row, node)
-            nonce = self._randbytes(NONCE_BYTES).hex()
+            nonce = self._unclaimed[slot] = self._randbytes(NONCE_BYTES).hex()
             epoch = 1 if row is None else row["epoch"] + 1
             new = {
                 "epoch": epoch,
                 "process": node.process,
                 "owner": owner,
-                "dc": self._dc,
+                "dc": self._home.dc,
                 "nonce": nonce,
             }
-            expect = None if row is None else {"nonce": row["nonce"]}
+            # Its owner may have taken one more epoch since, before it was outlived.
+            expect = None if row is None else {"nonce": row["nonce"], "epoch": row["epoch"]}
 
             def verdict(found: Row | None, nonce: str = nonce) -> bool:
                 return found is not None and found["nonce"] == nonce
@@ -160,34 +178,83 @@ class Slots:
             row = decided.row
         raise StoreUnknown(f"slot {slot} keeps changing hands")
 
+    async def next_epoch(self, shard: ShardKey) -> int:
+        slot = slot_of(shard)
+        async with self._claiming[slot]:
+            claim = self._claims.get(slot)
+            if claim is None:
+                raise Fenced(f"slot {slot} is not ours")
+            if not claim.is_over:
+                await self._raise(claim)
+            if claim.is_over:
+                raise claim.fault()
+            # From here on nothing that the shard wrote under a lower one is confirmed.
+            claim.shards[shard] = claim.epoch
+            return claim.epoch
+
+    async def _raise(self, claim: Claim) -> None:
+        """Take one more epoch. Claims of a slot wait for each other: nobody but us has its nonce.
+
+        One that timed out may have been applied, or may be yet: then the row is ahead of us.
+        """
+        epoch = claim.epoch
+        for _ in range(self._limits.decisions):
+            new = epoch + 1
+
+            def verdict(found: Row | None, new: int = new) -> bool:
+                return _is_of(claim, found) and found is not None and found["epoch"] == new
+
+            expect = {"nonce": claim.nonce, "epoch": epoch}
+            change = Change(SLOTS, (claim.slot,), expect, {"epoch": new})
+            decided = await self._decisions.decide(change, verdict)
+            if decided.applied:
+                claim.epoch = new
+                return
+            if decided.row is None or not _is_of(claim, decided.row):
+                claim.is_taken = True
+                return
+            epoch = decided.row["epoch"]
+        raise StoreUnknown(f"slot {claim.slot} keeps changing")
+
     async def _outlive_owner(self, slot: int, row: Row | None, node: Node) -> None:
-        """Come back when nobody alive owns the slot, but perhaps ourselves."""
+        """Come back when nobody alive owns the slot, but perhaps ourselves; or the row changed."""
         if row is None:
             return
-        if row["dc"] != self._dc:
-            raise StoreRefused(
-                f"slot {slot} belongs to data centre {row['dc'] or '(none)'}:"
-                f" what was stored there can't be read from {self._dc or '(none)'}"
-            )
         process = row["process"]
+        why = self._home.refusal(row["dc"], is_free=process == NOBODY)
+        if why is not None:
+            raise StoreRefused(f"slot {slot} {why}")
         if process == COPYING:
             raise StoreRefused(f"slot {slot}: a copy into this keyspace is not finished")
-        if process in (NOBODY, node.process) or await self._watches.outlive(process):
+        if process in (NOBODY, node.process):
             return
-        raise StoreRefused(f"slot {slot} is owned by {row['owner']} ({process}), which is alive")
+        if await self._watches.outlive(process, slot, row["nonce"]):
+            return
+        owner = row["owner"]
+        raise SlotOwned(f"slot {slot} is owned by {owner} ({process}), which is alive", owner)
 
     async def release(self, slot: int) -> None:
         """Give a slot back, so that another process gets it at once."""
         async with self._claiming[slot]:
             claim = self._claims.pop(slot, None)
-            if claim is None or claim.is_over:
+            if claim is not None and not claim.is_over:
+                self._unclaimed[slot] = claim.nonce
+            nonce = self._unclaimed.get(slot)
+            if nonce is None:
                 return
             row = {"process": NOBODY, "nonce": self._randbytes(NONCE_BYTES).hex()}
-            change = Change(SLOTS, (slot,), {"nonce": claim.nonce}, row)
+            change = Change(SLOTS, (slot,), {"nonce": nonce}, row)
             await self._decisions.decide(change, lambda _: True)
+            del self._unclaimed[slot]
+
+    async def _release_again(self, slot: int) -> None:
+        """What could not be given back, or was claimed without a known outcome."""
+        if slot not in self._claims and not self._claiming[slot].locked():
+            with suppress(StoreError):
+                await self.release(slot)
 
     def held(self) -> list[int]:
-        return sorted(self._claims)
+        return sorted({*self._claims, *self._unclaimed})
 
 
 def _is_of(claim: Claim, row: Row | None) -> bool:

@@ -22,6 +22,15 @@ FOREVER = 1 << 62
 """For what goes with its queue: nothing of that id is ever written again."""
 
 
+_NOTES = 1 << 30
+"""Notes that one owner can write."""
+
+
+def noted(owner: int, n: int) -> int:
+    """Of a shard's note: the newest owner's last one stands."""
+    return owner * _NOTES + n
+
+
 def written(bucket: BucketKey) -> int:
     """Of rows of a bucket, in microseconds like every stamp."""
     return min(bucket.start, _LATEST_START) * 1000 + ONCE

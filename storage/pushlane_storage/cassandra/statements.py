@@ -12,6 +12,9 @@ class Statement(NamedTuple):
     values: tuple[Any, ...]
 
 
+TIME = Statement("SELECT toUnixTimestamp(now()) AS at FROM system.local", ())
+
+
 def _where(columns: tuple[str, ...]) -> str:
     return " AND ".join(f"{name} = ?" for name in columns)
 

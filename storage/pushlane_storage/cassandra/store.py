@@ -6,6 +6,7 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import trio
 
@@ -18,6 +19,7 @@ from pushlane_storage.cassandra.damage_report import DamageReport
 from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.driver_ring import DriverRing
 from pushlane_storage.cassandra.errors import KeyspaceUnusable, Unreachable
+from pushlane_storage.cassandra.home import ANYWHERE, Home, find_home
 from pushlane_storage.cassandra.journal import Journal
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.membership import Membership
@@ -25,23 +27,25 @@ from pushlane_storage.cassandra.migrate import Migration
 from pushlane_storage.cassandra.places import Places
 from pushlane_storage.cassandra.queues import Queues
 from pushlane_storage.cassandra.removal import Removal
-from pushlane_storage.cassandra.ring import Range, Ring, read_all
+from pushlane_storage.cassandra.ring import Range, Ring, read_all, read_row
 from pushlane_storage.cassandra.schedule import Schedule
 from pushlane_storage.cassandra.schema import STEPS, Step
 from pushlane_storage.cassandra.segments import Segments
 from pushlane_storage.cassandra.slots import is_copying
 from pushlane_storage.cassandra.stages import outcome_of
 from pushlane_storage.cassandra.stats import Stats
-from pushlane_storage.cassandra.tables import SEALS, SETTLEMENTS
+from pushlane_storage.cassandra.tables import NOTES, SEALS, SETTLEMENTS
 from pushlane_storage.cassandra.traits import Known
 from pushlane_storage.cassandra.usage_rows import UsageRows
 from pushlane_storage.damage import Damage
 from pushlane_storage.interface import Due, Outcome, StoreError
 from pushlane_storage.message import Message
+from pushlane_storage.note import DueShard, Note
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
+from pushlane_storage.slot import slot_of
 from pushlane_storage.usage import Usage, UsageKey
 from pushlane_storage.wall import wall_clock
 
@@ -111,8 +115,9 @@ class CassandraStore:
                 raise KeyspaceUnusable(
                     f"a copy into keyspace {address.keyspace} is not finished: run it again"
                 )
+            home = await trio.to_thread.run_sync(find_home, used)
             return await cls.over(
-                ring, bounds, dc=address.dc or "", damaged=damaged, randbytes=randbytes, wall=wall
+                ring, bounds, home=home, damaged=damaged, randbytes=randbytes, wall=wall
             )
         except BaseException as error:
             with trio.CancelScope(shield=True):
@@ -127,7 +132,7 @@ class CassandraStore:
         ring: Ring,
         limits: Limits,
         *,
-        dc: str = "",
+        home: Home = ANYWHERE,
         address: str | None = None,
         damaged: Callable[[Damage], None] = _ignore,
         randbytes: Callable[[int], bytes] = secrets.token_bytes,
@@ -136,7 +141,7 @@ class CassandraStore:
         """The store on a ring that has the tables. `address` is where people find this process."""
         decisions = Decisions(ring, limits.decisions)
         where = socket.gethostname() if address is None else address
-        membership = Membership(ring, decisions, limits, where, dc, randbytes)
+        membership = Membership(ring, decisions, limits, where, home, randbytes)
         await membership.join()
         return cls(ring, membership, decisions, limits, damaged, randbytes, wall)
 
@@ -158,6 +163,9 @@ class CassandraStore:
             fencings=membership.watches.fenced,
             damaged=self._report.count,
         )
+
+    async def time(self) -> int:
+        return await self._ring.time()
 
     async def close(self) -> None:
         """Give the slots back, finish what is under way, and let go of the connections."""
@@ -201,6 +209,9 @@ class CassandraStore:
     async def claim(self, slot: int, owner: str) -> int:
         return await self.membership.slots.claim(slot, owner)
 
+    async def next_epoch(self, shard: ShardKey) -> int:
+        return await self.membership.slots.next_epoch(shard)
+
     async def release(self, slot: int) -> None:
         """Give a slot back: the next owner need not wait."""
         await self.membership.slots.release(slot)
@@ -225,8 +236,16 @@ class CassandraStore:
     async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
         await self._journal.drop_bucket(shard, key)
 
+    async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
+        await self._journal.drop_purges(shard, flushes)
+
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         await outcome_of(lambda done: self._journal.seal_soon(shard, seal, done))
+        with suppress(StoreError):  # whoever comes next does it
+            await self._journal.drop_seals_before(shard, seal.owner)
+
+    async def write_note(self, shard: ShardKey, note: Note) -> None:
+        await outcome_of(lambda done: self._journal.note_soon(shard, note, done))
 
     async def lost_slots(self) -> list[tuple[int, int]]:
         return await self.membership.lost_slots()
@@ -236,6 +255,16 @@ class CassandraStore:
         await self._journal.confirm(shard)
 
     # Reading shards
+
+    async def read_note(self, shard: ShardKey) -> Note | None:
+        found = await read_row(self._ring, NOTES, (slot_of(shard), *shard))
+        return None if found is None else rows.note_of(found)
+
+    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        names = ("due", "tenant", "queue", "queue_id", "shard")
+        found = await read_all(self._ring, Range(NOTES, (slot,), self._limits.page_rows, names))
+        due = [row for row in found if row["due"] is not None and row["due"] < until]
+        return sorted(DueShard(*(row[name] for name in names)) for row in due)[:limit]
 
     async def seals(self, shard: ShardKey) -> list[Seal]:
         found = await read_all(self._ring, Range(SEALS, shard, self._limits.page_rows))
@@ -249,9 +278,9 @@ class CassandraStore:
         return await self._segments.heads(shard, key, is_closed=is_closed)
 
     async def segments(
-        self, shard: ShardKey, key: BucketKey, start: int, limit: int
+        self, shard: ShardKey, key: BucketKey, start: int, limit: int, last: int | None = None
     ) -> list[Segment]:
-        return await self._segments.read(shard, key, start, limit)
+        return await self._segments.read(shard, key, start, limit, last)
 
     async def messages(
         self, shard: ShardKey, key: BucketKey, seqs: Sequence[int]

@@ -7,13 +7,17 @@ from pushlane_storage.cassandra.ring import Table
 _DAY = 86_400
 _REPAIRED = "read_repair = 'BLOCKING'"
 """What one quorum read has seen, every later one sees."""
+_PROMPT = "speculative_retry = 'MIN(99PERCENTILE,100MS)'"
+"""Ask another replica when one keeps a read waiting. Cassandra would wait for the 99th percentile,
+and takes that for seconds where little was read: a takeover reads many tables that nobody has read
+for long, and often just when a replica died as well."""
 
 
 def _grace(seconds: int) -> str:
     return f"gc_grace_seconds = {seconds}"
 
 
-_DROPPED = f"{_REPAIRED} AND {_grace(_DAY)}"
+_DROPPED = f"{_REPAIRED} AND {_PROMPT} AND {_grace(_DAY)}"
 """Data that goes with its bucket. A deletion that is forgotten after a day brings nothing back:
 what says whether a bucket is there is its row in `buckets`."""
 _TIMED = (
@@ -22,7 +26,7 @@ _TIMED = (
     " 'compaction_window_size': '6', 'unchecked_tombstone_compaction': 'true'}"
 )
 """The same for what mostly comes and goes within hours, and all at one time."""
-_KEPT = f"{_REPAIRED} AND {_grace(10 * _DAY)}"
+_KEPT = f"{_REPAIRED} AND {_PROMPT} AND {_grace(10 * _DAY)}"
 
 SCHEMA = Table(
     "schema_version",
@@ -30,7 +34,7 @@ SCHEMA = Table(
     (),
     {"id": "text", "version": "int", "nonce": "text"},
     lightweight=True,
-    options=_REPAIRED,
+    options=f"{_REPAIRED} AND {_PROMPT}",
 )
 QUEUES = Table(
     "queues",
@@ -71,14 +75,14 @@ NODES = Table(
     lightweight=True,
     # Every confirmation reads a row of it, so all replicas are asked at once: else the read would
     # wait for one that died, and Cassandra asks another one late, after seconds if it just started.
-    options=f"{_KEPT} AND speculative_retry = 'ALWAYS'",
+    options=f"{_REPAIRED} AND speculative_retry = 'ALWAYS' AND {_grace(10 * _DAY)}",
 )
 HEARTBEATS = Table(
     "heartbeats",
     ("process",),
     (),
     {"process": "text", "beat": "bigint"},
-    options=f"{_REPAIRED} AND {_grace(_DAY)}",
+    options=_DROPPED,
 )
 LANES = Table(
     "lanes",
@@ -184,7 +188,7 @@ SCHEDULED = Table(
         "seq": "bigint",
         "known": "boolean",
     },
-    options=f"{_REPAIRED} AND {_grace(_DAY)}",
+    options=_DROPPED,
 )
 USAGE = Table(
     "usage_minutes",
@@ -197,6 +201,25 @@ USAGE = Table(
         "minute": "bigint",
         "node": "text",
         "counters": "blob",
+    },
+    options=_KEPT,
+)
+
+NOTES = Table(
+    "notes",
+    ("slot",),
+    ("queue_id", "shard"),
+    {
+        "slot": "int",
+        "queue_id": "text",
+        "shard": "int",
+        "due": "bigint",
+        "tenant": "text",
+        "queue": "text",
+        "owner": "bigint",
+        "n": "bigint",
+        "checksum": "bigint",
+        "body": "blob",
     },
     options=_KEPT,
 )
@@ -215,7 +238,9 @@ TABLES = (
     SLICES,
     SCHEDULED,
 )
-"""Version 1, without `schema_version`. Version 2 adds `USAGE`."""
+"""Version 1, without `schema_version`. Version 2 adds `USAGE`, version 3 `NOTES`, 4 `PROMPT`."""
+PROMPT = {table.name: _PROMPT for table in (SCHEMA, *TABLES, USAGE, NOTES) if table is not NODES}
+"""Tables to which version 4 gave an option; those that are made since have it from the start."""
 
 
 def keyed(table: Table, key: tuple[Any, ...], **values: Any) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from pushlane_storage.cassandra.faults import outcome_of
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.places import Places
 from pushlane_storage.cassandra.queues import Queues
-from pushlane_storage.cassandra.ring import Bound, Range, Ring, Row, Table, read_all
+from pushlane_storage.cassandra.ring import Bound, Range, Ring, Row, Table, read_all, read_row
 from pushlane_storage.cassandra.schedule import SLICE_MS
 from pushlane_storage.cassandra.tables import (
+    NOTES,
     QUEUES,
     SCHEDULED,
     SEALS,
@@ -29,6 +30,7 @@ from pushlane_storage.cassandra.usage_rows import UsageRows
 from pushlane_storage.copy.rows import MINUTES, PAGE_BYTES, PAGE_ROWS, Day, LogRow, Page
 from pushlane_storage.interface import Due
 from pushlane_storage.queue import QueueRow
+from pushlane_storage.slot import slot_of
 from pushlane_storage.stored_segment import StoredSegment
 from pushlane_storage.usage import Usage
 
@@ -102,6 +104,12 @@ class CassandraRows:
     async def seals(self, shard: ShardKey) -> list[LogRow]:
         found = await read_all(self._ring, Range(SEALS, shard, PAGE_ROWS))
         return [LogRow(row["owner"], 0, row["checksum"], row["body"]) for row in found]
+
+    async def note(self, shard: ShardKey) -> LogRow | None:
+        row = await read_row(self._ring, NOTES, (slot_of(shard), *shard))
+        if row is None:
+            return None
+        return LogRow(row["owner"], row["n"], row["checksum"], row["body"])
 
     async def log(self, shard: ShardKey, key: BucketKey, after: Any) -> Page[LogRow]:
         low = None if after is None else Bound(after, included=False)

@@ -47,9 +47,9 @@ class CassandraSource:
 
     async def check_centre(self) -> None:
         """What was written in another data centre is not on a quorum of ours."""
-        ours = self._keyspace.dc
+        home = await self._keyspace.home()
         for row in await self._keyspace.scan.read(TABLE, "slot, dc"):
-            if row["dc"] != ours:
+            if home.refusal(row["dc"], is_free=True) is not None:
                 named = f"say dc={row['dc']}" if row["dc"] else "say no dc"
                 raise SourceMissing(
                     f"{self.name}: slot {row['slot']} belongs to data centre"
@@ -63,7 +63,7 @@ class CassandraSource:
             keyspace.decisions,
             keyspace.limits,
             socket.gethostname(),
-            keyspace.dc,
+            await keyspace.home(),
             secrets.token_bytes,
         )
         await membership.join()

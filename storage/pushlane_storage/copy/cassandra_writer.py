@@ -16,14 +16,15 @@ from pushlane_storage.cassandra.queues import Queues
 from pushlane_storage.cassandra.ring import Level, Ring, Row, Write
 from pushlane_storage.cassandra.schedule import Schedule
 from pushlane_storage.cassandra.stages import outcome_of, write_stages
-from pushlane_storage.cassandra.tables import BUCKETS, SEALS, SEGMENTS, SETTLEMENTS, keyed
+from pushlane_storage.cassandra.tables import BUCKETS, NOTES, SEALS, SEGMENTS, SETTLEMENTS, keyed
 from pushlane_storage.cassandra.traits import Known, Traits
 from pushlane_storage.cassandra.usage_rows import UsageRows
 from pushlane_storage.copy.errors import CopyFailed, bucket_name
 from pushlane_storage.copy.keyspace import Keyspace
-from pushlane_storage.copy.rows import Day, LogRow
+from pushlane_storage.copy.rows import Day, LogRow, due_of
 from pushlane_storage.interface import Due
 from pushlane_storage.queue import QueueRow
+from pushlane_storage.slot import slot_of
 from pushlane_storage.stored_segment import StoredSegment
 from pushlane_storage.usage import Usage
 from pushlane_storage.wall import wall_clock
@@ -47,12 +48,20 @@ class CassandraWriter:
     async def put_queue(self, row: QueueRow) -> None:
         await self._queues.put(row)
 
-    async def put_shard(self, queue: QueueRow, shard: ShardKey, seals: Sequence[LogRow]) -> None:
+    async def put_shard(
+        self, queue: QueueRow, shard: ShardKey, seals: Sequence[LogRow], note: LogRow | None
+    ) -> None:
         rows = [
             keyed(SEALS, (*shard, seal.owner), checksum=seal.checksum, body=seal.body)
             for seal in seals
         ]
         writes = [Write(SEALS, chunk, stamps.ONCE) for chunk in _chunks(rows)]
+        if note is not None:
+            row = keyed(
+                NOTES, (slot_of(shard), *shard), due=due_of(note), tenant=queue.tenant,
+                queue=queue.name, **note._asdict(),
+            )  # fmt: skip
+            writes.append(Write(NOTES, [row], stamps.noted(note.owner, note.n)))
         await self._write(self._keyspace.places.lane(shard, CONTROL.lane) + writes)
 
     async def put_bucket(self, shard: ShardKey, bucket: Bucket) -> None:

@@ -91,7 +91,7 @@ class CopyTaken(CopyFailed):
 class SidesDiffer(CopyFailed):
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what} is not the same on both sides: run it again, all of it is copied anew; if it"
+            f"{what} is not the same on both sides: run it again, all of it is copied again; if it"
             " says the same then, choose an empty target"
         )
 

@@ -15,6 +15,7 @@ from pushlane_storage.cassandra.connection import Connection
 from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.driver_ring import DriverRing
+from pushlane_storage.cassandra.home import Home, find_home
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.migrate import Migration
 from pushlane_storage.cassandra.node import is_alive
@@ -49,6 +50,9 @@ class Keyspace:
         queues = Queues(self.ring, self.decisions, secrets.token_bytes)
         buckets = Buckets(self.ring, self.places, _Unowned(), self.limits)
         return CassandraRows(self.ring, self.scan, queues, self.places, buckets)
+
+    async def home(self) -> Home:
+        return await trio.to_thread.run_sync(find_home, self.connection)
 
     async def tables(self) -> set[str]:
         """The names of its tables; none when it is not there."""

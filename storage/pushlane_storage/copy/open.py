@@ -29,7 +29,9 @@ def place_of(url: str) -> Path | Address:
             raise NotCopyable(f"{url!r} names no folder: give one, such as sqlite:./pushlane-data")
         return Path(rest)
     if scheme != "cassandra":
-        raise NotCopyable(f"{shown(url)} is no store: give sqlite:DIR or cassandra://HOST/KEYSPACE")
+        raise NotCopyable(
+            f"{shown(url)} is not a store: give sqlite:DIR or cassandra://HOST/KEYSPACE"
+        )
     try:
         return parse_cassandra(url)
     except BadStoreUrl as error:

@@ -10,7 +10,8 @@ from collections.abc import Collection
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
-from pushlane_storage.interface import Due
+from pushlane_storage.interface import Due, StoreDamaged
+from pushlane_storage.packing import unpack_note
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.stored_segment import StoredSegment
 from pushlane_storage.usage import Usage
@@ -26,7 +27,7 @@ MINUTES = 24 * 60
 
 
 class LogRow(NamedTuple):
-    """A settlement, or a seal (of flush 0), with the checksum that it was stored with."""
+    """A settlement, a note, or a seal (of flush 0), with the checksum that it was stored with."""
 
     owner: int
     n: int
@@ -70,6 +71,8 @@ class Rows(Protocol):
 
     async def seals(self, shard: ShardKey) -> list[LogRow]: ...
 
+    async def note(self, shard: ShardKey) -> LogRow | None: ...
+
     async def log(self, shard: ShardKey, key: BucketKey, after: Any) -> Page[LogRow]:
         """Settlements of a bucket, or of `CONTROL`."""
         ...
@@ -90,6 +93,14 @@ class Rows(Protocol):
 def body_of(row: StoredSegment) -> bytes | None:
     """None: damage has left nothing of it."""
     return row.body
+
+
+def due_of(note: LogRow) -> int | None:
+    """When a note is due; a damaged one is at once: whoever opens the shard will say."""
+    try:
+        return unpack_note(*note).due
+    except StoreDamaged:
+        return 0
 
 
 def settled(bucket: Bucket) -> Bucket:

@@ -71,8 +71,10 @@ class Target(Protocol):
 
     async def put_queue(self, row: QueueRow) -> None: ...
 
-    async def put_shard(self, queue: QueueRow, shard: ShardKey, seals: Sequence[LogRow]) -> None:
-        """That there is such a shard, and its seals."""
+    async def put_shard(
+        self, queue: QueueRow, shard: ShardKey, seals: Sequence[LogRow], note: LogRow | None
+    ) -> None:
+        """That there is such a shard, its seals and its note."""
         ...
 
     async def put_bucket(self, shard: ShardKey, bucket: Bucket) -> None: ...

@@ -79,6 +79,10 @@ class SqliteRows:
         found = await self._read(lambda connection: reads.seals(connection, shard))
         return [LogRow(owner, 0, checksum, body) for owner, checksum, body in found]
 
+    async def note(self, shard: ShardKey) -> LogRow | None:
+        found = await self._read(lambda connection: reads.note(connection, shard))
+        return None if found is None else LogRow(*found)
+
     async def log(self, shard: ShardKey, key: BucketKey, after: Any) -> Page[LogRow]:
         def read(connection: sqlite3.Connection) -> list[LogRow]:
             found = connection.execute(

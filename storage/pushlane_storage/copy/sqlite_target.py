@@ -28,7 +28,7 @@ from pushlane_storage.queue import QueueRow
 from pushlane_storage.sqlite.backup import sync_file
 from pushlane_storage.sqlite.connection import PAGE_BYTES
 from pushlane_storage.sqlite.errors import FolderLocked, OpenError
-from pushlane_storage.sqlite.folder import COPYING, DATABASE, LOCK, Folder, open_folder
+from pushlane_storage.sqlite.folder import COPYING, DATABASE, LOCK, Folder, make_file, open_folder
 from pushlane_storage.sqlite.schema import migrate
 from pushlane_storage.stored_segment import StoredSegment
 from pushlane_storage.usage import Usage
@@ -116,6 +116,7 @@ class SqliteTarget:
 
     def _open(self, record: Record) -> sqlite3.Connection:
         assert self._folder is not None
+        make_file(self._path / COPYING)
         connection = sqlite3.connect(
             self._path / COPYING, isolation_level=None, check_same_thread=False
         )
@@ -182,8 +183,10 @@ class SqliteTarget:
     async def put_queue(self, row: QueueRow) -> None:
         await self._put(lambda writer: writer.queue(row))
 
-    async def put_shard(self, queue: QueueRow, shard: ShardKey, seals: Sequence[LogRow]) -> None:
-        await self._put(lambda writer: writer.shard(shard, seals))
+    async def put_shard(
+        self, queue: QueueRow, shard: ShardKey, seals: Sequence[LogRow], note: LogRow | None
+    ) -> None:
+        await self._put(lambda writer: writer.shard(queue, shard, seals, note))
 
     async def put_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         await self._put(lambda writer: writer.bucket(shard, bucket))

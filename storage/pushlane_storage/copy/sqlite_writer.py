@@ -10,9 +10,10 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
-from pushlane_storage.copy.rows import LogRow, body_of
+from pushlane_storage.copy.rows import LogRow, body_of, due_of
 from pushlane_storage.interface import Due
 from pushlane_storage.queue import QueueRow
+from pushlane_storage.slot import slot_of
 from pushlane_storage.sqlite import queue_rows, usage_rows
 from pushlane_storage.sqlite.bucket_rows import bucket_values
 from pushlane_storage.sqlite.places import Places
@@ -34,12 +35,19 @@ class SqliteWriter:
     def queue(self, row: QueueRow) -> None:
         queue_rows.put(self._connection, row)
 
-    def shard(self, shard: ShardKey, seals: Iterable[LogRow]) -> None:
+    def shard(
+        self, queue: QueueRow, shard: ShardKey, seals: Iterable[LogRow], note: LogRow | None
+    ) -> None:
         number = self._places.shard(shard)
         self._connection.executemany(
             "INSERT OR IGNORE INTO seal VALUES (?, ?, ?, ?)",
             [(number, row.owner, row.checksum, row.body) for row in seals],
         )
+        if note is not None:
+            self._connection.execute(
+                "INSERT OR IGNORE INTO note VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (number, slot_of(shard), due_of(note), queue.tenant, queue.name, *note),
+            )
 
     def bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         place = self._places.bucket(shard, bucket.key)

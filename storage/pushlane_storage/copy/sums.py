@@ -69,6 +69,11 @@ async def _sum_shard(rows: Rows, unit: Unit, shard: ShardKey, found: Sum) -> Non
         found.count(seals=1)
         if seal.checksum != checksum_of(seal.body or b"", seal.owner):
             found.note_damage(f"seal {seal.owner} of {shard_name(shard)}")
+    note = await rows.note(shard)
+    if note is not None:
+        found.add(*note)
+        if note.checksum != checksum_of(note.body or b"", note.owner, note.n):
+            found.note_damage(f"the note of {shard_name(shard)}")
     await _sum_log(rows, shard, CONTROL, found)
     live = {bucket.key for bucket in unit.buckets}
 

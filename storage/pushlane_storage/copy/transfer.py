@@ -45,7 +45,7 @@ class Transfer:
 
     async def _move_shard(self, unit: Unit, shard: ShardKey) -> Counts:
         seals = await self._source.seals(shard)
-        await self._target.put_shard(unit.queue, shard, seals)
+        await self._target.put_shard(unit.queue, shard, seals, await self._source.note(shard))
         settlements = await self._move_log(unit, shard, CONTROL)
         live = {bucket.key for bucket in unit.buckets}
         scheduled = 0

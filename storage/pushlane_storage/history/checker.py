@@ -34,12 +34,15 @@ from pushlane_storage.history.event import (
     Crash,
     Credit,
     DamagedHistory,
+    Deleted,
+    Detach,
     Drained,
     Ended,
     Event,
     Fault,
     Gap,
     Grant,
+    Idle,
     LeaseLost,
     Leaving,
     Moved,
@@ -49,6 +52,7 @@ from pushlane_storage.history.event import (
     PublishFailed,
     QueueSet,
     Quiesce,
+    Resume,
     SessionEnd,
     Settle,
     Start,
@@ -79,6 +83,7 @@ class Checker:
             Begin: self._begin,
             Gap: self._gap,
             QueueSet: self._queue_set,
+            Deleted: self._deleted,
             Allow: self._allow,
             Publish: publishing.publish,
             Published: publishing.published,
@@ -86,13 +91,16 @@ class Checker:
             Subscribe: leasing.subscribe,
             Credit: leasing.credit,
             Unsubscribe: leasing.unsubscribe,
+            Detach: leasing.detach,
+            Resume: leasing.resume,
             SessionEnd: leasing.session_end,
+            Idle: leasing.idle,
             Grant: leasing.grant,
             Start: leasing.start,
             Settle: leasing.settle,
             Verdict: leasing.verdict,
             LeaseLost: leasing.lease_lost,
-            Void: leasing.void,
+            Void: self._void,
             Leaving: ending.leaving,
             Moved: ending.moved,
             Ended: ending.ended,
@@ -147,23 +155,24 @@ class Checker:
         q.fewest_attempts = min(before.max_attempts, e.max_attempts)
         q.fewest_deliveries = min(before.max_deliveries, e.max_deliveries)
 
+    def _deleted(self, e: Deleted) -> None:
+        self._ledger.queues[e.queue].deleted = e
+
     def _allow(self, e: Allow) -> None:
         self._ledger.queues[e.queue].allowed.add(e.what)
         if e.what == "redriven":
             self._ledger.redriven_unseen = not self._ledger.server
 
     def _crash(self, e: Crash) -> None:
-        if not e.clean:
-            self._ledger.crashes.append(e)
-        for nodes in self._ledger.owners.values():
-            nodes.discard(e.node)
+        self._ledger.crashed(e)
 
     def _open(self, e: Open) -> None:
-        ledger = self._ledger
-        ledger.opens += 1
-        ledger.epoch = max(ledger.epoch, e.epoch)
-        ledger.owners.setdefault(e.epoch, set()).add(e.node)
-        self._leasing.opened()
+        self._ledger.opened(e)
+        self._leasing.opened(e.shard)
+
+    def _void(self, e: Void) -> None:
+        self._ending.returned(e)
+        self._leasing.void(e)
 
     def _fault(self, e: Fault) -> None:
         faults = self._ledger.report.faults

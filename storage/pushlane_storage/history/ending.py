@@ -8,6 +8,7 @@ from pushlane_storage.history.event import (
     Moved,
     Quiesce,
     Stored,
+    Void,
 )
 from pushlane_storage.history.ledger import (
     CODE_MASK,
@@ -22,17 +23,22 @@ from pushlane_storage.history.publishing import Publishing
 
 TRANSFER_WINDOW_MS = 24 * 60 * 60 * 1000
 """A transfer that takes longer may store its message twice."""
+CLOCKS_MS = 120_000
+"""How much too early a message may expire: two owners' clocks may be wrong by a minute each."""
+
 _NOT_OUT = frozenset({"expired", "dropped", "purged", "overflow", "late", "redriven"})
 _TRANSFERRED = frozenset({"dead", "redriven", "moved"})
 
 
 class Ending:
-    __slots__ = ("_ledger", "_publishing", "_queues")
+    __slots__ = ("_ledger", "_publishing", "_queues", "_refusals")
 
     def __init__(self, ledger: Ledger, publishing: Publishing) -> None:
         self._ledger = ledger
         self._publishing = publishing
         self._queues = ledger.queues
+        self._refusals: list[tuple[Msg, str]] = []
+        """Messages that another queue is said to have refused, though they were stored there."""
 
     def leaving(self, e: Leaving) -> None:
         q = self._queues[e.queue]
@@ -42,13 +48,33 @@ class Ending:
         m = q.live.get(e.id) or self._unmet(q, e.id)
         m.trail.append(e)
         self._not_out(m, e.cause)
-        self._cause(q, m, e.cause)
         if m.out:
             self._ledger.close_grant(m)
-        if m.leaving is None or m.targets is None:
-            m.leaving, m.targets = e, {}
+        self._cause(q, m, e.cause, e.at)
+        m.leaving, m.targets = e, m.targets or {}
+        if not e.to:
+            self._refused(m)
+            return
+        if e.cause == "redriven":  # one at a time, which may be another than before
+            m.targets = {e.to: m.targets.get(e.to, "")}
         m.targets.setdefault(e.to, "")
         m.crashes = len(self._ledger.crashes)
+        if m.key is not None and m.key in q.keys:
+            q.keys[m.key].freed_at = e.at
+
+    def _refused(self, m: Msg) -> None:
+        """What is stored in another queue can't have been refused by it, unless that is deleted."""
+        self._refusals += [(m, to) for to, id in (m.targets or {}).items() if id]
+        m.targets = {}
+
+    def returned(self, e: Void) -> None:
+        """A void of a message that was leaving: it came back."""
+        m = self._queues[e.queue].live.get(e.id)
+        if m is not None and m.leaving is not None:
+            m.trail.append(e)
+            self._refused(m)
+            m.leaving = m.targets = None
+            m.returned = True
 
     def moved(self, e: Moved) -> None:
         q, to = self._queues[e.queue], self._queues[e.to]
@@ -73,9 +99,20 @@ class Ending:
             self._ledger.violate("transfer", "stored there, but it is not leaving for it", m)
         elif known or (before and e.at - m.leaving.at <= TRANSFER_WINDOW_MS):
             self._ledger.violate("transfer", f"stored there as {before or 'another message'}", m)
+        self._in_order(q, to, m)
         m.targets = {**targets, e.to: e.new_id}
         if not known:
             self._arrive(m, to, e)
+
+    def _in_order(self, q: Queue, to: Queue, m: Msg) -> None:
+        """Messages of one key arrive in the order in which they left."""
+        if m.key is None or m.leaving is None or not m.leaving.number:
+            return
+        way, number = (to.name, m.key), m.leaving.number
+        if number < q.left.get(way, 0):
+            message = f"one of its key that left later is in {to.name} already"
+            self._ledger.violate("key_order", message, m)
+        q.left[way] = max(number, q.left.get(way, 0))
 
     def ended(self, e: Ended) -> None:
         q = self._queues[e.queue]
@@ -139,6 +176,9 @@ class Ending:
         ledger = self._ledger
         if ledger.quiesce is not None:
             self._of_all("drain", "never drained", ledger.quiesce)
+        for m, to in self._refusals:
+            if self._queues[to].deleted is None:
+                ledger.violate("transfer", f"refused, but stored in {to}", m)
         letters = {q.dead_letter for q in ledger.queues.values()}
         for q, m in ledger.live():
             if q.dumped and not m.stored and not self._excused(q, m, letters):
@@ -177,7 +217,7 @@ class Ending:
                 message = f"ended here before it was stored in {', '.join(missing)}"
                 self._ledger.violate("transfer", message, m)
         elif e.how == "dead" and not q.dead_letter:
-            self._cause(q, m, e.cause)
+            self._cause(q, m, e.cause, e.at)
         else:
             self._ledger.violate("transfer", f"{e.how}, but it never was leaving", m)
 
@@ -186,19 +226,19 @@ class Ending:
         if e.how == "dropped":
             asked = asked or q.config.overflow == "drop_oldest"
         elif e.how == "expired":
-            asked = asked or _expires(m)
+            asked = asked or _expires(m, e.at)
         if not asked:
             self._ledger.violate("lost", f"{e.how}, but nobody asked for that", m)
 
-    def _cause(self, q: Queue, m: Msg, cause: str) -> None:
+    def _cause(self, q: Queue, m: Msg, cause: str, at: int) -> None:
         if m.unsure:
             return
         if cause == "max_attempts":
             legal = m.starts >= q.fewest_attempts
         elif cause == "max_deliveries":
-            legal = m.grants >= q.fewest_deliveries
+            legal = m.breaks >= q.fewest_deliveries
         elif cause == "expired":
-            legal = _expires(m) or "expired" in q.allowed
+            legal = _expires(m, at) or "expired" in q.allowed
         elif cause == "rejected":
             legal = m.reject_asked
         elif cause == "overflow":
@@ -208,12 +248,16 @@ class Ending:
         else:
             legal = cause in ("no_queue", "late", "redriven", "fanout") and cause in q.allowed
         if not legal:
-            message = f"{cause!r} after {m.starts} starts of {m.grants} grants"
+            message = (
+                f"{cause!r} after {m.starts} starts of {m.grants} grants, and {m.breaks} "
+                "connections that broke before a start"
+            )
             self._ledger.violate("dead_cause", message, m)
 
     def _arrive(self, m: Msg, to: Queue, e: Moved) -> None:
         there = Msg(e.new_id, to.name, m.home, True, m.uid, m.pub, m.key, e.seq)
         there.acked = True
+        there.ready_at = e.at
         there.trail = list(m.trail)
         there.crashes = len(self._ledger.crashes)
         to.live[e.new_id] = there
@@ -240,5 +284,8 @@ def _forgets(q: Queue) -> bool:
     return bool(q.allowed) or q.at_most_once or q.config.overflow != "reject"
 
 
-def _expires(m: Msg) -> bool:
-    return m.pub is None or m.pub.first.expires
+def _expires(m: Msg, at: int | None = None) -> bool:
+    """Whether it may have expired: ever, or by this time."""
+    if m.pub is None or at is None or not m.pub.first.ttl_ms:
+        return m.pub is None or m.pub.first.expires
+    return at >= m.pub.first.at + m.pub.first.ttl_ms - CLOCKS_MS

@@ -12,8 +12,8 @@ into the body, so that a delivery shows whose body it carries. A message's `id` 
 When to write which event:
 - a request (publish, settle) when the client sends it, before the server can know of it; an answer
   (published, publish_failed, verdict) when the client has it;
-- what the server decides (grant, start, subscribe, credit, lease_lost) when it decides: a grant
-  before the lease cache is told, so that no lease exists which the history doesn't know;
+- what the server decides (grant, start, subscribe, credit, detach, lease_lost) when it decides: a
+  grant before the lease cache is told, so that no lease exists which the history doesn't know;
 - what the server stores (void, leaving, moved, ended) when it is durable and counts, so before
   anything that relies on it: an answer, the next grant. What a new owner finds stored and the
   history doesn't have yet is written after its `open`. What lies beyond a seal is never written.
@@ -88,6 +88,12 @@ class QueueSet(Event, frozen=True):
     """None is NAME.dead, the empty string is nowhere."""
 
 
+class Deleted(Event, frozen=True):
+    """A queue is gone with all that it stored. Made again, it has another label."""
+
+    queue: str
+
+
 class Allow(Event, frozen=True):
     """Somebody asked for this: purged, dropped, expired (retention), overflow, late, redriven, …
 
@@ -114,6 +120,10 @@ class Publish(Event, frozen=True):
     repetition, it comes after others that were sent later."""
     expires: bool = False
     """It has a time to live."""
+    ttl_ms: int = 0
+    """How long; 0: none, or not known."""
+    delay_ms: int = 0
+    """It is not to be delivered earlier than so long after this."""
 
 
 class Published(Event, frozen=True):
@@ -121,6 +131,7 @@ class Published(Event, frozen=True):
 
     op: int
     id: str
+    """Empty for a duplicate of something so old that its id is forgotten."""
     duplicate: bool = False
     seq: int = 0
     """Its place in its shard; 0 is not known (clients don't see it)."""
@@ -150,8 +161,28 @@ class Unsubscribe(Event, frozen=True):
     sub: str
 
 
+class Detach(Event, frozen=True):
+    """Its client's connection broke: what it only reserved counts as delivered if it stays away."""
+
+    sub: str
+
+
+class Resume(Event, frozen=True):
+    sub: str
+
+
 class SessionEnd(Event, frozen=True):
     session: str
+
+
+class Idle(Event, frozen=True):
+    """A consumer that could hold more got nothing since then, though nothing failed meanwhile."""
+
+    sub: str
+    queue: str
+    since: int
+    slack_ms: int = 0
+    """How much longer than it should a delay may last: clocks were wrong."""
 
 
 class Grant(Event, frozen=True):
@@ -214,15 +245,21 @@ class Void(Event, frozen=True):
     fence: int
     attempts: int = -1
     deliveries: int = -1
+    delay_ms: int = 0
+    """How long it is held back before it may be granted again."""
 
 
 class Leaving(Event, frozen=True):
-    """A message is on its way to another queue: never granted here again."""
+    """A message is on its way to another queue: not granted here again, unless a void follows,
+    which says that it came back."""
 
     queue: str
     id: str
     cause: str
     to: str
+    """Empty: no queue takes it. Another `leaving` follows when it is offered to one again."""
+    number: int = 0
+    """Its place among those of its shard that leave; 0 is not known."""
 
 
 class Moved(Event, frozen=True):
@@ -255,10 +292,12 @@ class Crash(Event, frozen=True):
 
 
 class Open(Event, frozen=True):
-    """A node owns (a slot, or everything) under this epoch, and serves."""
+    """A node owns (a shard, or everything) under this epoch, and serves."""
 
     node: str
     epoch: int
+    shard: str = ""
+    """What the ids of its messages begin with (`shard_of_id`); empty: it owns everything."""
 
 
 class Fault(Event, frozen=True):
@@ -300,6 +339,7 @@ AnyEvent = (
     Begin
     | Gap
     | QueueSet
+    | Deleted
     | Allow
     | Publish
     | Published
@@ -307,7 +347,10 @@ AnyEvent = (
     | Subscribe
     | Credit
     | Unsubscribe
+    | Detach
+    | Resume
     | SessionEnd
+    | Idle
     | Grant
     | Start
     | Settle

@@ -1,4 +1,4 @@
-"""Rules for leases: two_leases, fence, stale_settle, grant_after_ack, attempts, credit.
+"""Rules for leases: two_leases, fence, stale_settle, grant_after_ack, attempts, credit, stalled.
 
 `Ledger.receipts` holds the valid receipts only, so a settle with any other is stale by not being
 found. An ack that was confirmed proves that no newer grant can exist, before or after: were there
@@ -10,8 +10,11 @@ by what was true when they were sent.
 from pushlane_storage.history.event import (
     EPOCH_SHIFT,
     Credit,
+    Detach,
     Grant,
+    Idle,
     LeaseLost,
+    Resume,
     SessionEnd,
     Settle,
     Start,
@@ -33,6 +36,7 @@ from pushlane_storage.history.ledger import (
 )
 from pushlane_storage.history.ordering import Ordering
 from pushlane_storage.history.publishing import Publishing
+from pushlane_storage.message_id import shard_of_id
 
 KEPT_LOST = 10_000
 """Lost receipts kept before those that were voided are sorted out."""
@@ -76,6 +80,9 @@ class Leasing:
         elif m.uid != e.uid and not self._publishing.name(q, m, e.uid, e):
             return
         ledger = self._ledger
+        owners = ledger.owners(e.id)
+        if q.deleted is not None and not owners.outdated(e.fence):
+            ledger.violate("deleted", "granted after that", m, q.deleted, e)
         trail = m.trail
         trail.append(e)
         m.crashes = len(ledger.crashes)
@@ -84,7 +91,7 @@ class Leasing:
             return
         fence = e.fence
         again = e.again and not ledger.is_older(e.receipt)
-        foreign = m.unsure and ledger.outdated(fence)
+        foreign = m.unsure and owners.outdated(fence)
         if again or foreign or fence <= m.fence or m.leaving is not None or m.rejected:
             self._unusual(m, e)
             return
@@ -92,7 +99,7 @@ class Leasing:
             self._supersede(m, e)
         attempt = e.attempt
         if ledger.server:
-            if fence >> EPOCH_SHIFT not in ledger.owners and not ledger.is_partial(q):
+            if fence >> EPOCH_SHIFT not in owners.nodes and not ledger.is_partial(q):
                 ledger.violate("fence", f"fence {fence} is of an epoch that nobody opened", m)
             if attempt != m.attempts + 1:
                 self._miscounted(m, e)
@@ -112,11 +119,11 @@ class Leasing:
         m.out = True
         m.fence = fence
         m.receipt = receipt
-        m.session = e.session
+        m.session, m.holder = e.session, e.sub
         m.started = started = not e.reserved
         m.starts += started
         m.grants += 1
-        m.opens = ledger.opens
+        m.opens = owners.count
         m.settles = m.nacks = m.doubt = 0
         sub = self._subs.get(e.sub)
         if sub is not None:
@@ -140,10 +147,11 @@ class Leasing:
             counted += m.started
             self._ledger.close_grant(m)
         self._recount(m, e, counted)
+        m.ready_at, m.delayed = e.at + e.delay_ms, e.delay_ms > 0
         m.fence = max(m.fence, e.fence)
         m.crashes = len(self._ledger.crashes)
         if not m.out:
-            m.opens = self._ledger.opens
+            m.opens = self._ledger.owners(m.id).count
 
     def start(self, e: Start) -> None:
         m = self._receipts.get(e.receipt)
@@ -164,17 +172,26 @@ class Leasing:
             if len(self._lost) > KEPT_LOST:
                 self._lost = {r: m for r, m in self._lost.items() if m.out and m.receipt == r}
 
-    def opened(self) -> None:
+    def opened(self, shard: str) -> None:
         """A new owner serves. It knows no permits, and of leases what is durable or cached.
 
         So a lease that its predecessor called lost, without living to void it, may be good again.
         """
         for receipt, m in self._lost.items():
-            if m.out and m.receipt == receipt:
+            if m.out and m.receipt == receipt and _is_of(m, shard):
                 self._receipts[receipt] = m
+        if shard:
+            self._opened_one(shard)
+            return
         self._lost.clear()
         for name, sub in self._subs.items():
-            self._subs[name] = Sub(sub.session, sub.credit)
+            self._subs[name] = Sub(sub.session, sub.credit, unlimited=sub.unlimited)
+
+    def _opened_one(self, shard: str) -> None:
+        self._lost = {r: m for r, m in self._lost.items() if not _is_of(m, shard)}
+        for m in self._receipts.values():
+            if _is_of(m, shard):
+                self._ledger.release(m)
 
     # Settles
 
@@ -220,7 +237,7 @@ class Leasing:
             if m is None:
                 self._ledger.violate("stale_settle", "its receipt was not valid", None, settle, e)
                 return
-            if m.opens != self._ledger.opens:
+            if m.opens != self._ledger.owners(m.id).count:
                 self._ledger.report.note("honoured")
             if settle.kind == "ack":
                 self._acked(m, settle.receipt, e)
@@ -240,10 +257,9 @@ class Leasing:
     # Subscriptions
 
     def subscribe(self, e: Subscribe) -> None:
-        if e.ack_none:  # credit is ignored
+        if e.ack_none:
             self._queues[e.queue].at_most_once = True
-        else:
-            self._subs[e.sub] = Sub(e.session, e.credit)
+        self._subs[e.sub] = Sub(e.session, e.credit, unlimited=e.ack_none)
 
     def credit(self, e: Credit) -> None:
         sub = self._subs.get(e.sub)
@@ -251,12 +267,32 @@ class Leasing:
             # A client can't know when the server takes a lower credit.
             sub.credit = e.credit if self._ledger.server else max(sub.credit, e.credit)
 
+    def detach(self, e: Detach) -> None:
+        self._ledger.away.add(e.sub)
+
+    def resume(self, e: Resume) -> None:
+        self._ledger.away.discard(e.sub)
+
     def unsubscribe(self, e: Unsubscribe) -> None:
         self._subs.pop(e.sub, None)
 
     def session_end(self, e: SessionEnd) -> None:
         for name in [name for name, sub in self._subs.items() if sub.session == e.session]:
             del self._subs[name]
+
+    def idle(self, e: Idle) -> None:
+        """Nothing may have been ready all the time that a consumer with credit got nothing."""
+        sub = self._subs.get(e.sub)
+        if sub is None or (sub.held >= sub.credit and not sub.unlimited):
+            return
+        q = self._queues[e.queue]
+        for m in q.live.values():
+            if self._ledger.owners(m.id).at > e.since:
+                continue
+            if self._ordering.waits(q, m, e.since - e.slack_ms * m.delayed):
+                message = f"{e.sub} could hold more, and {m.uid!r} waits since {m.ready_at}"
+                self._ledger.violate("stalled", message, m, e)
+                return
 
     # What is rare
 
@@ -272,7 +308,7 @@ class Leasing:
         elif not ledger.server and (e.fence <= fence or code == DELIVERED):
             ledger.report.note("late")
             return
-        elif ledger.zombie(e.fence, fence):
+        elif ledger.owners(e.id).zombie(e.fence, fence):
             ledger.report.note("zombie")
             return
         ledger.after_end(q, e.id, "granted", "grant_after_ack", "grant_after_end", e)
@@ -290,13 +326,13 @@ class Leasing:
     def _unusual(self, m: Msg, e: Grant) -> None:
         """What is no new grant: sent again, overtaken by a newer one, a zombie's, or wrong."""
         ledger = self._ledger
-        server = ledger.server
+        server, owners = ledger.server, ledger.owners(m.id)
         if e.fence == m.fence and self._receipts.get(e.receipt) is m and (e.again or not server):
             ledger.report.note("again")
         elif not server and (e.again or e.fence < m.fence):
             ledger.report.note("late")
-        elif ledger.zombie(e.fence, m.fence) or (
-            (m.leaving or m.unsure) and ledger.outdated(e.fence)
+        elif owners.zombie(e.fence, m.fence) or (
+            (m.leaving or m.unsure) and owners.outdated(e.fence)
         ):
             ledger.report.note("zombie")
         elif e.again:
@@ -323,14 +359,17 @@ class Leasing:
 
     def _miscounted(self, m: Msg, e: Grant) -> None:
         """An attempt number other than that of the last durable count."""
-        known = m.opens != self._ledger.opens  # then the lease cache may have known more
+        known = (
+            m.opens != self._ledger.owners(m.id).count
+        )  # then the lease cache may have known more
         if not (known and m.attempts < e.attempt <= m.starts + 1):
             message = f"attempt {e.attempt} after {m.attempts} counted and {m.starts} started"
             self._ledger.violate("attempts", message, m)
 
     def _recount(self, m: Msg, e: Void, counted: int) -> None:
         """The counts of a void: exact within one owner's time, else perhaps too low."""
-        low = m.attempts if m.opens != self._ledger.opens else counted
+        new = m.opens != self._ledger.owners(m.id).count
+        low = m.attempts if new else counted
         if e.attempts < 0:
             m.attempts = counted
         else:
@@ -339,8 +378,11 @@ class Leasing:
                 self._ledger.violate("attempts", message, m)
             m.attempts = e.attempts
         if e.deliveries >= 0:
-            if not m.deliveries <= e.deliveries <= m.grants:
-                message = f"{e.deliveries} deliveries of {m.grants}, {m.deliveries} known"
+            if not m.deliveries <= e.deliveries <= m.breaks:
+                message = (
+                    f"{e.deliveries} deliveries counted, {m.breaks} connections broke before it "
+                    f"was started, {m.deliveries} known"
+                )
                 self._ledger.violate("attempts", message, m)
             m.deliveries = e.deliveries
 
@@ -379,3 +421,7 @@ class Leasing:
         elif m.out and not m.nacks:
             m.trail.append(e)
             self._ledger.end(self._queues[m.queue], m, ACKED)
+
+
+def _is_of(m: Msg, shard: str) -> bool:
+    return not shard or shard_of_id(m.id) == shard

@@ -13,14 +13,18 @@ import msgspec
 from pushlane_storage.history.event import (
     EPOCH_SHIFT,
     Crash,
+    Deleted,
     Event,
     Leaving,
+    Open,
     Publish,
     QueueSet,
     Quiesce,
     Settle,
 )
+from pushlane_storage.history.owners import Owners
 from pushlane_storage.history.rule import Report
+from pushlane_storage.message_id import shard_of_id
 
 RECENT = 1_000
 """Ended messages whose events are kept as evidence for what may still be said of them."""
@@ -30,7 +34,7 @@ PRUNE = 10_000
 """Dedup ids of a queue before those past their window are looked for and forgotten."""
 
 MANY = 1 << 40
-"""Starts and grants of a message that may have had any number of them."""
+"""Starts and the like of a message that may have had any number of them."""
 
 CODES = (
     "settled",
@@ -55,6 +59,8 @@ class Sub(msgspec.Struct, gc=False):
     credit: int
     held: int = 0
     """Granted, and nothing sent or decided since that could have given the permit back."""
+    unlimited: bool = False
+    """What it gets needs no ack: its credit says nothing."""
 
 
 class Pub(msgspec.Struct, gc=False):
@@ -101,7 +107,10 @@ class Msg(msgspec.Struct, gc=False):
     fence: int = 0
     receipt: str = ""
     session: str = ""
+    holder: str = ""
+    """The label of its sub …"""
     sub: Sub | None = None
+    """… which counts it, until its permit may have come back."""
     started: bool = False
     opens: int = 0
     """How many owners there had been at the last grant or void."""
@@ -115,6 +124,13 @@ class Msg(msgspec.Struct, gc=False):
     attempts: int = 0
     """Attempts before the next grant, as the server counts."""
     deliveries: int = 0
+    """As the server counts."""
+    breaks: int = 0
+    """Grants that were not started when the connection of their client was broken."""
+    ready_at: int = 0
+    """No later than this it may be granted, unless its key or a consumer holds it back."""
+    delayed: bool = False
+    """… by what the clocks said."""
     reject_asked: bool = False
     rejected: bool = False
     passed: bool = False
@@ -124,6 +140,8 @@ class Msg(msgspec.Struct, gc=False):
     leaving: Leaving | None = None
     targets: dict[str, str] | None = None
     """Where it is leaving to, and its id there (empty until it is stored there)."""
+    returned: bool = False
+    """It was leaving and came back: others of its key may have overtaken it."""
     stored: bool = False
     unsure: bool = False
     """Older than what the history knows, which has a gap: its counts are not known."""
@@ -142,6 +160,8 @@ class KeyOrder(msgspec.Struct, gc=False):
     """The greatest `Pub.asked` of those granted."""
     epoch: int = 0
     """The greatest epoch that granted any of them."""
+    freed_at: int = 0
+    """When one of them last ended or left: then it was the next one's turn."""
     orders: dict[str, int] = {}
     """By producer: the greatest `Publish.order` of those granted that were asked for once."""
 
@@ -165,6 +185,8 @@ class Queue(msgspec.Struct, gc=False):
     live: dict[str, Msg] = {}
     gone: dict[str, int] = {}
     keys: dict[str, KeyOrder] = {}
+    left: dict[tuple[str, str], int] = {}
+    """By target and key: the number of the last one that arrived there."""
     dedups: dict[tuple[str | None, str], Identity] = {}
     producers: dict[str | None, dict[int | None, str]] = {}
     prune_at: int = PRUNE
@@ -177,6 +199,7 @@ class Queue(msgspec.Struct, gc=False):
     """It may hold messages that the history doesn't know."""
     dumped: bool = False
     drained: bool = False
+    deleted: Deleted | None = None
 
     @property
     def dead_letter(self) -> str:
@@ -201,11 +224,10 @@ class Ledger:
 
     __slots__ = (
         "answers",
+        "away",
         "crashes",
-        "epoch",
+        "everywhere",
         "older_ops",
-        "opens",
-        "owners",
         "part",
         "partial",
         "publish_ops",
@@ -218,6 +240,7 @@ class Ledger:
         "report",
         "server",
         "settle_ops",
+        "shards",
         "since_gap",
         "subs",
     )
@@ -240,12 +263,13 @@ class Ledger:
         """The valid ones: newest, not voided, not declared lost."""
         self.settle_ops: dict[int, Asked] = {}
         self.subs: dict[str, Sub] = {}
+        self.away: set[str] = set()
+        """Subs whose client's connection broke, and that did not resume since."""
         self.recent: deque[Msg] = deque(maxlen=RECENT)
         self.crashes: list[Crash] = []
-        self.owners: dict[int, set[str]] = {}
-        """By epoch: the nodes that opened it and did not crash since."""
-        self.epoch = 0
-        self.opens = 0
+        self.everywhere = Owners()
+        """Those of all that no shard is told of."""
+        self.shards: dict[str, Owners] = {}
         self.redriven_unseen = False
         """A client's history in which messages may have come back from dead letters."""
         self.quiesce: Quiesce | None = None
@@ -266,6 +290,7 @@ class Ledger:
         """The newest grant is over: its receipt settles nothing from now on."""
         m.out = False
         m.doubt = 0
+        m.breaks += not m.started and m.holder in self.away
         if self.receipts.get(m.receipt) is m:
             del self.receipts[m.receipt]
         if m.sub is not None:
@@ -283,7 +308,10 @@ class Ledger:
         q.gone[m.id] = m.fence << TOMB_SHIFT | nameless | code
         self.recent.append(m)
         if m.key is not None:
-            self._shift(q.keys.get(m.key))
+            order = q.keys.get(m.key)
+            if order is not None:
+                order.freed_at = m.trail[-1].at if m.trail else order.freed_at
+                self._shift(order)
         pub = m.pub
         if pub is not None:
             pub.live -= 1
@@ -292,7 +320,7 @@ class Ledger:
 
     def end_by_owner(self, q: Queue, m: Msg, code: int) -> None:
         """An end that needed no grant: its tombstone tells what a zombie may not know of."""
-        m.fence = max(m.fence, self.epoch << EPOCH_SHIFT)
+        m.fence = max(m.fence, self.owners(m.id).epoch << EPOCH_SHIFT)
         self.end(q, m, code)
 
     # After a gap
@@ -303,7 +331,7 @@ class Ledger:
         for m in q.live.values():
             if m.out:
                 self.close_grant(m)
-        for known in (q.live, q.keys, q.dedups, q.producers):
+        for known in (q.live, q.keys, q.left, q.dedups, q.producers):
             known.clear()
         for op in [op for op, pub in self.publish_ops.items() if pub.first.queue == q.name]:
             del self.publish_ops[op]
@@ -323,7 +351,7 @@ class Ledger:
     def believe(self, m: Msg) -> None:
         """Its counts are what is next said of them."""
         m.unsure = m.reject_asked = True
-        m.opens, m.starts, m.grants = -1, MANY, MANY
+        m.opens, m.starts, m.grants, m.breaks = -1, MANY, MANY, MANY
 
     def unasked(self, message: str, answer: Event) -> None:
         """An answer to nothing, or to what was asked before the last gap."""
@@ -366,11 +394,10 @@ class Ledger:
             order = q.keys[key] = KeyOrder(deque())
         return order
 
-    def _shift(self, order: KeyOrder | None) -> None:
-        if order is not None:
-            waiting = order.waiting
-            while waiting and waiting[0].ended >= 0:
-                waiting.popleft()
+    def _shift(self, order: KeyOrder) -> None:
+        waiting = order.waiting
+        while waiting and waiting[0].ended >= 0:
+            waiting.popleft()
 
     def after_end(self, q: Queue, id: str, what: str, acked: str, other: str, e: Event) -> None:
         """Something is said of a message after its end: the rule depends on how it ended."""
@@ -384,26 +411,35 @@ class Ledger:
         records = (m for m in reversed(self.recent) if m.id == id and m.queue == q.name)
         return next(records, None)
 
-    def zombie(self, fence: int, newest: int) -> bool:
-        """Whether a grant below the newest one is a predecessor's that doesn't know it is over.
+    def owners(self, id: str) -> Owners:
+        """Those of a message."""
+        if not self.shards:
+            return self.everywhere
+        return self.shards.get(shard_of_id(id), self.everywhere)
 
-        Such a grant is void from the start (its receipt is never taken into `receipts`), so it
-        hurts nobody. A node that crashed can't be one.
-        """
-        epoch = fence >> EPOCH_SHIFT
-        return epoch < newest >> EPOCH_SHIFT and bool(self.owners.get(epoch))
+    def opened(self, e: Open) -> None:
+        if e.shard:
+            if e.shard not in self.shards:
+                self.shards[e.shard] = self.everywhere.copy()
+            self.shards[e.shard].opened(e)
+            return
+        for owners in (self.everywhere, *self.shards.values()):
+            owners.opened(e)
 
-    def outdated(self, fence: int) -> bool:
-        """Like `zombie`, where no newer grant tells the newest epoch."""
-        return self.zombie(fence, self.epoch << EPOCH_SHIFT)
+    def crashed(self, e: Crash) -> None:
+        if not e.clean:
+            self.crashes.append(e)
+        for owners in (self.everywhere, *self.shards.values()):
+            owners.crashed(e.node)
 
     def holds(self, m: Msg) -> bool:
         """Whether somebody certainly holds a valid lease, granted by the newest owner."""
+        owners = self.owners(m.id)
         return (
             self.server
             and m.out
-            and m.opens == self.opens
-            and m.fence >> EPOCH_SHIFT >= self.epoch
+            and m.opens == owners.count
+            and m.fence >> EPOCH_SHIFT >= owners.epoch
             and self.receipts.get(m.receipt) is m
         )
 

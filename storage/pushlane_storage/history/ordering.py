@@ -13,6 +13,8 @@ class Ordering:
     def granted(self, q: Queue, m: Msg, key: str, e: Grant) -> None:
         """A message with a key is granted."""
         ledger = self._ledger
+        if m.returned:
+            return  # its place is not what it was
         order = ledger.order(q, key)
         if not ledger.server:
             # Clients can't tell in which order deliveries left that wait for no ack.
@@ -27,6 +29,18 @@ class Ordering:
         if m.seq:
             self._as_stored(order, m, key)
 
+    def waits(self, q: Queue, m: Msg, since: int) -> bool:
+        """Whether a message could be granted all the time since then, but for credit."""
+        if m.ready_at > since or m.out or m.leaving is not None or m.unsure or not m.uid:
+            return False
+        if m.key is None:
+            return True
+        order = q.keys.get(m.key)
+        if order is None:
+            return False  # nobody saw its place
+        ahead = (other for other in order.waiting if other.ended < 0 and other.leaving is None)
+        return order.freed_at <= since and next(ahead, None) is m
+
     def _as_stored(self, order: KeyOrder, m: Msg, key: str) -> None:
         """All that stand before it must have ended or left."""
         ledger = self._ledger
@@ -37,7 +51,7 @@ class Ordering:
         waiting = order.waiting
         while waiting and waiting[0] is not m:
             ahead = waiting[0]
-            if ahead.ended < 0 and ahead.leaving is None:
+            if ahead.ended < 0 and ahead.leaving is None and not ahead.returned:
                 if not ahead.doubt:
                     message = f"{ahead.uid!r} of key {key!r} stands before it"
                     ledger.violate("key_order", message, m, *ahead.trail)

@@ -21,13 +21,15 @@ TRANSFERS = frozenset({"redriven", "moved", "overflow", "late", "fanout"})
 
 
 class Publishing:
-    __slots__ = ("_ledger", "_ops", "_pubs", "_queues")
+    __slots__ = ("_late_ops", "_ledger", "_ops", "_pubs", "_queues")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._ops = ledger.publish_ops
         self._pubs = ledger.pubs
         self._queues = ledger.queues
+        self._late_ops: set[int] = set()
+        """Publishes to queues that were deleted before."""
 
     def publish(self, e: Publish) -> None:
         pub = self._pubs.get(e.uid)
@@ -36,8 +38,11 @@ class Publishing:
         pub.requests += 1
         pub.pending += 1
         self._ops[e.op] = pub
+        q = self._queues[e.queue]
+        if q.deleted is not None:
+            self._late_ops.add(e.op)
         if e.dedup is not None:
-            self._ask(self._queues[e.queue], e)
+            self._ask(q, e)
 
     def published(self, e: Published) -> None:
         pub = self._ops.pop(e.op, None)
@@ -49,6 +54,11 @@ class Publishing:
         pub.pending -= 1
         first = pub.first
         q = self._queues[first.queue]
+        if e.op in self._late_ops and q.deleted is not None:
+            ledger.violate("deleted", "acknowledged after that", None, q.deleted, first, e)
+        if not e.id:
+            self._answered_nameless(q, pub, e)
+            return
         m = q.live.get(e.id)
         if m is None:
             if e.id in q.gone:
@@ -128,6 +138,8 @@ class Publishing:
         m.uid = first.uid
         m.pub = pub
         m.key = first.key
+        m.ready_at = max(event.at, first.at + first.delay_ms)
+        m.delayed = first.delay_ms > 0
         m.crashes = len(ledger.crashes)
         q.live[m.id] = m
         pub.live += 1
@@ -194,6 +206,17 @@ class Publishing:
             rule = "dedup" if e.duplicate else "phantom"
             about = ledger.remembered(q, e.id)
             ledger.violate(rule, "answered with another message's id", about, first, e)
+
+    def _answered_nameless(self, q: Queue, pub: Pub, e: Published) -> None:
+        """A duplicate of something so old that its id is forgotten: was it ever there?"""
+        self._ledger.report.note("duplicate")
+        pub.requests -= 1
+        number = pub.first.producer_seq or 0
+        ids = q.producers.get(pub.first.producer, {})
+        if not q.pruned and number not in ids and not pub.requests:
+            message = "taken for a repeat, but it is the first"
+            self._ledger.violate("dedup", message, None, pub.first, e)
+        self._ledger.forget(pub)
 
     def _ask(self, q: Queue, e: Publish) -> None:
         """A dedup id's window begins no earlier than it is first asked for."""

@@ -27,13 +27,15 @@ RULES: dict[str, str] = {
     "that was opened",
     "key_order": "messages of one key are granted in publish order, each only after all before "
     "it ended or left",
-    "attempts": "attempts count starts and deliveries count grants, never above the truth or "
-    "their limits, never forgotten without a crash",
+    "attempts": "attempts count starts, and deliveries count connections that broke before the "
+    "message was started, never above the truth or their limits, never forgotten without a crash",
     "dead_cause": "a message is dead for a cause that its history bears out",
     "transfer": "a message that leaves is granted no more, is stored in its target once, and "
     "only then ends here",
+    "deleted": "a queue that was deleted acknowledges and grants nothing more",
     "in_flight": "a message that is out does not expire and is not dropped, purged or moved",
     "credit": "a subscription never gets a message while it holds as many as its credit",
+    "stalled": "where nothing fails, what is ready goes to any consumer that can hold more",
     "bounds": "nothing exceeds its limit",
     "drain": "when faults stop and consumers are well, queues are empty within the deadline",
     "malformed": "the history itself makes sense: every answer has its request",

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pushlane_storage.sqlite.errors import FolderForeign, FolderUnusable
-from pushlane_storage.sqlite.folder import COPYING, RESTORING, Folder
+from pushlane_storage.sqlite.folder import COPYING, RESTORING, Folder, make_file
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.manifest import BACKUP
 from pushlane_storage.sqlite.schema import Step, migrate, raise_epoch
@@ -56,6 +56,7 @@ def open_database(
     """The writer's connection, and the epoch of this opening, raised durably."""
     _refuse_what_is_no_store(folder)
     with opening(folder):
+        make_file(folder.database)
         connection = connect(folder.database, limits.writer_cache_bytes, limits)
         try:
             return connection, _prepare(connection, folder, steps)

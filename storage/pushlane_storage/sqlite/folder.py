@@ -2,10 +2,15 @@
 
 A folder that a crash makes vanish takes everything in it along, so whatever is created here is
 followed by an fsync of the folder that it stands in.
+
+Messages are nobody else's business: the folder and the files in it are for their owner alone. A
+folder that was there before and has something in it keeps its mode, for it may serve other ends,
+too; the files in it that are ours are closed to others all the same.
 """
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from pushlane_storage.sqlite.errors import FolderLocked, FolderUnusable
@@ -16,6 +21,10 @@ RESTORING = "restoring.db"
 """What becomes the database when a restore has come to its end."""
 COPYING = "copying.db"
 """The same of a copy from another store."""
+PRIVATE = 0o600
+PRIVATE_FOLDER = 0o700
+
+_OTHERS = 0o077
 
 
 class Folder:
@@ -49,7 +58,12 @@ def open_folder(path: Path) -> Folder:
     path = path.absolute()
     try:
         make_folder(path)
-        return Folder(path, _lock(path))
+        if next(path.iterdir(), None) is None:
+            _close_to_others(path, PRIVATE_FOLDER)
+        lock = _lock(path)
+        for name in (LOCK, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"):
+            _close_to_others(path / name, PRIVATE)
+        return Folder(path, lock)
     except OSError as error:
         raise FolderUnusable(f"{path} can't be used: {error.strerror or error}") from error
 
@@ -70,17 +84,35 @@ def file_size(path: Path) -> int:
         return 0
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, mode: int = PRIVATE_FOLDER) -> None:
     """Make a folder, and those above it, durably."""
     if path.is_dir():
         return
-    make_folder(path.parent)
-    path.mkdir(exist_ok=True)
+    make_folder(path.parent, 0o777)
+    path.mkdir(mode, exist_ok=True)
     sync_folder(path.parent)
 
 
+def make_file(path: Path) -> None:
+    """Make an empty file that is for us alone, unless it is there. SQLite's own follow its mode."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open`: what it makes is for us alone."""
+    return os.open(path, flags, PRIVATE)
+
+
+def _close_to_others(path: Path, mode: int) -> None:
+    """Where it is ours to close: somebody else's file is their business."""
+    with suppress(FileNotFoundError, PermissionError):
+        if os.lstat(path).st_mode & _OTHERS and not path.is_symlink():
+            os.chmod(path, mode)
+
+
 def _lock(path: Path) -> int:
-    descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -81,7 +81,12 @@ def _inspect(connection: sqlite3.Connection, path: Path, progress: Progress) -> 
     tables, digest = _digest(connection, total, progress)
     places = _damaged_segments(connection, total, progress)
     damaged = {"segment": len(places)}
-    for table, count in (("bucket", _buckets), ("settlement", _log), ("seal", _log)):
+    for table, count in (
+        ("bucket", _buckets),
+        ("settlement", _log),
+        ("seal", _log),
+        ("note", _log),
+    ):
         damaged[table] = count(connection, table)
     contents = Contents(
         tables=tables,
@@ -156,8 +161,8 @@ def _messages(connection: sqlite3.Connection) -> int:
 
 
 def _log(connection: sqlite3.Connection, table: str) -> int:
-    """Damaged rows of the settlement log, or of the seals."""
-    keys = {"settlement": "owner, n", "seal": "owner"}[table]
+    """Damaged rows of the settlement log, of the seals, or of the notes."""
+    keys = {"settlement": "owner, n", "seal": "owner", "note": "owner, n"}[table]
     found = connection.execute(f"SELECT checksum, CAST(body AS BLOB), {keys} FROM {table}")
     return sum(checksum != checksum_of(body or b"", *key) for checksum, body, *key in found)
 

@@ -45,7 +45,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     passes: int = 4
     """Background passes before the writer copies the rest, whatever it is."""
     gate_ms: int = 50
-    """How long the writer waits for readers to step aside, so that the log starts anew."""
+    """How long the writer waits for readers to step aside, so that the log starts over."""
 
     # Tidying
     idle_ms: int = 5
@@ -63,7 +63,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     rebuild_free_bytes: int = 256 * MIB
     """Free space from which on steps get slow. Then, if no more than …"""
     rebuild_bytes: int = 32 * MIB
-    """… this is left, it is written anew at once: a fraction of a second's work."""
+    """… this is left, it is rewritten at once: a fraction of a second's work."""
     spare_bytes: int = 8 * MIB
     """Free space kept inside the file: what is dropped now makes room for what comes next."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from pushlane_storage.sqlite.backup_errors import BackupNewer, BackupUnfinished, ManifestDamaged
-from pushlane_storage.sqlite.folder import sync_folder
+from pushlane_storage.sqlite.folder import private_opener, sync_folder
 
 BACKUP = "backup.db"
 MANIFEST = "manifest.json"
@@ -60,7 +60,7 @@ class _Format(msgspec.Struct, frozen=True):
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Finish a backup: everything else in it is durable."""
     text = msgspec.json.format(msgspec.json.encode(_signed(manifest)), indent=2) + b"\n"
-    with (folder / PART).open("wb") as file:
+    with open(folder / PART, "wb", opener=private_opener) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Due
+from pushlane_storage.note import DueShard
 from pushlane_storage.sqlite.bucket_rows import BUCKET_COLUMNS, bucket_of
 from pushlane_storage.sqlite.segment_rows import SELECT_HEADS, SELECT_SEGMENTS
 from pushlane_storage.stored_segment import StoredHead, StoredSegment
@@ -32,6 +33,22 @@ def seals(connection: sqlite3.Connection, shard: ShardKey) -> list[tuple[int, in
         f" WHERE shard = {_SHARD} ORDER BY owner",
         shard,
     ).fetchall()
+
+
+def note(connection: sqlite3.Connection, shard: ShardKey) -> tuple[int, int, int, bytes] | None:
+    found: tuple[int, int, int, bytes] | None = connection.execute(
+        f"SELECT owner, n, checksum, CAST(body AS BLOB) FROM note WHERE shard = {_SHARD}", shard
+    ).fetchone()
+    return found
+
+
+def due_shards(connection: sqlite3.Connection, slot: int, until: int, limit: int) -> list[DueShard]:
+    found = connection.execute(
+        "SELECT due, tenant, queue, queue_id, number FROM note JOIN shard ON shard.id = note.shard"
+        " WHERE slot = ? AND due < ? ORDER BY due LIMIT ?",
+        (slot, until, limit),
+    )
+    return [DueShard(*columns) for columns in found.fetchall()]
 
 
 def settlements(

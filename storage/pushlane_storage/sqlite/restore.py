@@ -31,7 +31,7 @@ from pushlane_storage.sqlite.backup_errors import (
     TargetUnusable,
 )
 from pushlane_storage.sqlite.errors import FULL, OpenError, code_of
-from pushlane_storage.sqlite.folder import LOCK, RESTORING, Folder, open_folder
+from pushlane_storage.sqlite.folder import LOCK, RESTORING, Folder, open_folder, private_opener
 from pushlane_storage.sqlite.inspection import Progress
 from pushlane_storage.sqlite.manifest import BACKUP, Manifest
 from pushlane_storage.sqlite.restored_epoch import restored_epoch
@@ -124,7 +124,7 @@ def _disk_errors(target: Path, manifest: Manifest) -> Iterator[None]:
 
 def _copy(source: Path, place: Path, progress: Progress) -> None:
     total, done = source.stat().st_size, 0
-    with source.open("rb") as reading, place.open("wb") as writing:
+    with source.open("rb") as reading, open(place, "wb", opener=private_opener) as writing:
         while piece := reading.read(PIECE_BYTES):
             writing.write(piece)
             done += len(piece)

@@ -163,7 +163,16 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
 
 
-STEPS: tuple[Step, ...] = (_create,)
+def _add_notes(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE note (shard INTEGER PRIMARY KEY, slot INTEGER NOT NULL, due INTEGER,"
+        " tenant TEXT NOT NULL, queue TEXT NOT NULL, owner INTEGER NOT NULL, n INTEGER NOT NULL,"
+        " checksum INTEGER NOT NULL, body BLOB NOT NULL)"
+    )
+    connection.execute("CREATE INDEX note_due ON note (slot, due) WHERE due IS NOT NULL")
+
+
+STEPS: tuple[Step, ...] = (_create, _add_notes)
 
 
 def migrate(connection: sqlite3.Connection, folder: Path, steps: Sequence[Step] = STEPS) -> None:

@@ -12,9 +12,10 @@ loop is not held up by a large one.
 import sqlite3
 from collections.abc import Sequence
 
-from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
 from pushlane_storage.memory_shard import merge
-from pushlane_storage.packing import checksum_of, pack_seal, pack_settlement
+from pushlane_storage.note import Note
+from pushlane_storage.packing import checksum_of, pack_note, pack_seal, pack_settlement
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import PackedSegment, Segment, pack
 from pushlane_storage.seq import epoch_of
@@ -69,7 +70,7 @@ class ShardRows:
         assert segment.messages, "an empty segment"
         assert epoch_of(segment.first) == segment.bucket.epoch, "a seq of another epoch"
         assert opens is None or opens.key == segment.bucket, "a segment opens its own bucket only"
-        self._slots.check(slot_of(shard), segment.bucket.epoch)
+        self._slots.check(shard, segment.bucket.epoch)
         place = self._places.bucket(shard, segment.bucket)
         last = self._places.last(place)
         packed = pack(segment)
@@ -140,7 +141,7 @@ class ShardRows:
     def settle_rows(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
         """Rows of one flush, as far as they are not there yet."""
         first = rows[0]
-        self._slots.check(slot_of(shard), first.owner)
+        self._slots.check(shard, first.owner)
         number = (first.owner, first.n)
         new: list[tuple[Place, bytes]] = []
         for row in rows:
@@ -163,7 +164,7 @@ class ShardRows:
         return found is None
 
     def write_seal(self, shard: ShardKey, seal: Seal) -> None:
-        self._slots.check(slot_of(shard), seal.owner)
+        self._slots.check(shard, seal.owner)
         key = (self._places.shard(shard), seal.owner)
         body = pack_seal(seal)
         found = self._connection.execute(
@@ -174,6 +175,11 @@ class ShardRows:
             self._connection.execute(
                 "INSERT INTO seal VALUES (?, ?, ?, ?)", (*key, checksum_of(body, seal.owner), body)
             )
+        self._connection.execute("DELETE FROM seal WHERE shard = ? AND owner < ?", key)
+
+    def write_note(self, shard: ShardKey, note: Note) -> None:
+        self._slots.check(shard, note.owner)
+        put_note(self._connection, self._places.shard(shard), slot_of(shard), note)
 
     # Buckets
 
@@ -211,13 +217,23 @@ class ShardRows:
         self.flush()
         self._discard("id = ?", place.id)
 
+    def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
+        place = self._places.find(shard, CONTROL)
+        if place is not None:
+            self.flush()
+            self._connection.executemany(
+                "DELETE FROM settlement WHERE bucket = ? AND owner = ? AND n = ?",
+                [(place.id, *flush) for flush in flushes],
+            )
+
     def remove_shards(self, queue_id: str) -> None:
         """Everything that the shards of a queue stored."""
         self.flush()
         found = self._connection.execute("SELECT id FROM shard WHERE queue_id = ?", (queue_id,))
         for (shard,) in found.fetchall():
             self._discard("shard = ?", shard)
-            self._connection.execute("DELETE FROM seal WHERE shard = ?", (shard,))
+            for table in ("seal", "note"):
+                self._connection.execute(f"DELETE FROM {table} WHERE shard = ?", (shard,))
             self._connection.execute("DELETE FROM shard WHERE id = ?", (shard,))
         self._places.forget()
 
@@ -227,3 +243,15 @@ class ShardRows:
             f"INSERT INTO garbage SELECT id FROM bucket WHERE {which}", (number,)
         )
         self._connection.execute(f"DELETE FROM bucket WHERE {which}", (number,))
+
+
+def put_note(connection: sqlite3.Connection, shard: int, slot: int, note: Note) -> None:
+    body = pack_note(note)
+    number = (note.owner, note.n)
+    connection.execute(
+        "INSERT INTO note VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (shard) DO UPDATE SET"
+        " due = excluded.due, tenant = excluded.tenant, queue = excluded.queue,"
+        " owner = excluded.owner, n = excluded.n, checksum = excluded.checksum,"
+        " body = excluded.body WHERE (excluded.owner, excluded.n) > (owner, n)",
+        (shard, slot, note.due, note.tenant, note.queue, *number, checksum_of(body, *number), body),
+    )

@@ -13,7 +13,8 @@ from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.damage import Damage
 from pushlane_storage.interface import Due, Outcome, StoreError
 from pushlane_storage.message import Message
-from pushlane_storage.packing import unpack_seal, unpack_settlement
+from pushlane_storage.note import DueShard, Note
+from pushlane_storage.packing import unpack_note, unpack_seal, unpack_settlement
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
@@ -88,6 +89,9 @@ class SqliteStore:
 
     def stats(self) -> Stats:
         return self._machinery.measure()
+
+    async def time(self) -> None:
+        await trio.lowlevel.checkpoint()
 
     async def close(self) -> None:
         """Finish what is under way and let go of the folder."""
@@ -170,6 +174,9 @@ class SqliteStore:
     async def claim(self, slot: int, owner: str) -> int:
         return await self._write(lambda tables: tables.claim(slot, owner))
 
+    async def next_epoch(self, shard: ShardKey) -> int:
+        return await self._write(lambda tables: tables.next_epoch(shard))
+
     async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
         await self._write(lambda tables: tables.append(shard, segment, opens), grows=True)
 
@@ -190,10 +197,23 @@ class SqliteStore:
     async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
         await self._write(lambda tables: tables.drop_bucket(shard, key))
 
+    async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
+        await self._write(lambda tables: tables.drop_purges(shard, flushes))
+
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         await self._write(lambda tables: tables.write_seal(shard, seal))
 
+    async def write_note(self, shard: ShardKey, note: Note) -> None:
+        await self._write(lambda tables: tables.write_note(shard, note))
+
     # Reading shards
+
+    async def read_note(self, shard: ShardKey) -> Note | None:
+        row = await self._read(lambda reading: reading.fetch(reads.note, shard))
+        return None if row is None else unpack_note(*row)
+
+    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        return await self._read(lambda reading: reading.fetch(reads.due_shards, slot, until, limit))
 
     async def seals(self, shard: ShardKey) -> list[Seal]:
         rows = await self._read(lambda reading: reading.fetch(reads.seals, shard))
@@ -206,7 +226,7 @@ class SqliteStore:
         return await self._read_segments(lambda read, reading: read.heads(reading, shard, key))
 
     async def segments(
-        self, shard: ShardKey, key: BucketKey, start: int, limit: int
+        self, shard: ShardKey, key: BucketKey, start: int, limit: int, last: int | None = None
     ) -> list[Segment]:
         return await self._read_segments(
             lambda read, reading: read.segments(reading, shard, key, start, limit)

@@ -36,10 +36,12 @@ class Tables:
         self._shards = ShardRows(connection, self._slots, limits.places)
         self.garbage = Garbage(connection, limits)
         self.claim = self._slots.claim
+        self.next_epoch = self._slots.next_epoch
         self.append = self._shards.append
         self.settle = self._shards.settle
         self.mark_bucket = self._shards.mark_bucket
         self.write_seal = self._shards.write_seal
+        self.write_note = self._shards.write_note
 
     # Transactions
 
@@ -99,6 +101,7 @@ class Tables:
     def remove_queue(self, row: QueueRow) -> None:
         queue_rows.remove(self._connection, row)
         self._shards.remove_shards(row.id)
+        self._slots.forget(row.id)
         self.garbage.there = True
 
     # The rest
@@ -106,6 +109,9 @@ class Tables:
     def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
         self._shards.drop_bucket(shard, key)
         self.garbage.there = True
+
+    def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
+        self._shards.drop_purges(shard, flushes)
 
     def put_usage(self, usage: Sequence[Usage]) -> None:
         usage_rows.put(self._connection, usage)

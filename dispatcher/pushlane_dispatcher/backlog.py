@@ -19,16 +19,18 @@ import msgspec
 
 from pushlane.wire.errors import BadRequest
 from pushlane_dispatcher.core.ident import make_id
-from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.queues import store_answers
-from pushlane_dispatcher.shard_runner import ShardRunner
+from pushlane_dispatcher.view import Lookable, Looking
 from pushlane_storage.interface import Store
-from pushlane_storage.message import Message
+from pushlane_storage.message import Message, size_of
 
 PAGE = 100
-"""Messages read at once: they may be large."""
-LOOKS = 200
+"""Messages read at once …"""
+READ_BYTES = 4 << 20
+"""… and what they may have together, if all are as large as their queue allows."""
+LOOKS = 1_000
 """Reads of one shard for one peek: what is delayed, say, is looked at and not shown."""
+EVERYTHING = 1 << 62
 CURSOR_BYTES = 64 * 1024
 """A cursor is never longer: 256 shards with ten lanes each."""
 
@@ -74,6 +76,8 @@ class Part(NamedTuple):
     """From where they were read …"""
     rest: list[Span]
     """… and what is left behind them."""
+    size: int = 0
+    """Bytes that were read for it."""
 
     def behind(self, count: int) -> list[Span]:
         """What is left when the first so many were shown."""
@@ -100,7 +104,7 @@ class Page(NamedTuple):
         return Cursor(self.queue_id, left).text()
 
 
-def begin(queue: OpenQueue, text: str = "") -> Cursor:
+def begin(queue: Lookable, text: str = "") -> Cursor:
     """Where to go on; without a text, at the beginning. BadRequest: that is no cursor of ours."""
     if text:
         return _read(queue, text)
@@ -113,9 +117,10 @@ def begin(queue: OpenQueue, text: str = "") -> Cursor:
     return Cursor(queue.row.id, spans)
 
 
-async def look(store: Store, queue: OpenQueue, span: Span, limit: int) -> list[Waiting]:
+async def look(store: Store, queue: Lookable, span: Span) -> list[Waiting]:
     """One read: what waits of a span, perhaps nothing. The span's start moves behind it."""
     runner = queue.runners[span.shard]
+    limit = max(1, min(PAGE, READ_BYTES // queue.row.config.max_message_bytes))
     stretch = runner.stretch(span.lane, span.start)
     if stretch is None or stretch.first >= span.end:
         span.start = span.end
@@ -134,12 +139,25 @@ async def look(store: Store, queue: OpenQueue, span: Span, limit: int) -> list[W
     return found
 
 
-async def peek(store: Store, queue: OpenQueue, limit: int, after: str = "") -> Page:
-    """The next messages: higher priorities first, then by time."""
+async def peek(
+    store: Store, queue: Lookable, limit: int, after: str = "", most_bytes: int = EVERYTHING
+) -> Page:
+    """The next messages: higher priorities first, then by time.
+
+    It ends when about `most_bytes` were read. Each shard is read for a part of that; when they are
+    used up twice over, as by one huge message of each shard, the others have to wait.
+    """
     by_shard: dict[int, list[Span]] = {}
     for span in begin(queue, after).spans:
         by_shard.setdefault(span.shard, []).append(span)
-    parts = {shard: await _part(store, queue, spans, limit) for shard, spans in by_shard.items()}
+    parts: dict[int, Part] = {}
+    used = 0
+    for shard, spans in by_shard.items():
+        if used < 2 * most_bytes:
+            parts[shard] = await _part(store, queue, spans, limit, most_bytes // len(by_shard))
+            used += parts[shard].size
+        else:
+            parts[shard] = Part([], spans, spans)
     by_time = merge(
         *(part.messages for part in parts.values()),
         key=lambda one: (-one.lane, one.message.published_at),
@@ -147,23 +165,27 @@ async def peek(store: Store, queue: OpenQueue, limit: int, after: str = "") -> P
     return Page(queue.row.id, list(islice(by_time, limit)), parts)
 
 
-async def _part(store: Store, queue: OpenQueue, spans: list[Span], limit: int) -> Part:
-    """Up to `limit` messages of one shard."""
+async def _part(
+    store: Store, queue: Lookable, spans: list[Span], limit: int, most_bytes: int = EVERYTHING
+) -> Part:
+    """Up to `limit` messages of one shard, and about `most_bytes`."""
     found: list[Waiting] = []
     rest = [Span(*msgspec.structs.astuple(span)) for span in spans]
-    looks = 0
-    while rest and len(found) <= limit and looks < LOOKS:
+    looks = used = 0
+    while rest and len(found) <= limit and looks < LOOKS and (used < most_bytes or not found):
         looks += 1
-        found += await look(store, queue, rest[0], PAGE)
+        more = await look(store, queue, rest[0])
+        used += sum(size_of(one.message) for one in more)
+        found += more
         if rest[0].start >= rest[0].end:
             rest.pop(0)
     if len(found) > limit:
-        return Part(found[:limit], spans, _behind(spans, found[limit - 1]))
-    return Part(found, spans, rest)
+        return Part(found[:limit], spans, _behind(spans, found[limit - 1]), used)
+    return Part(found, spans, rest, used)
 
 
 def _in_line(
-    runner: ShardRunner, lane: int, first: int, messages: list[Message], low: int, high: int
+    runner: Looking, lane: int, first: int, messages: list[Message], low: int, high: int
 ) -> Iterator[Waiting]:
     for seq, message in enumerate(messages, first):
         if low <= seq <= high:
@@ -183,18 +205,28 @@ def _behind(spans: list[Span], last: Waiting) -> list[Span]:
     return left
 
 
-def _read(queue: OpenQueue, text: str) -> Cursor:
+def _read(queue: Lookable, text: str) -> Cursor:
     try:
         if len(text) > CURSOR_BYTES:
             raise ValueError
         data = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
         cursor = msgspec.msgpack.decode(data, type=Cursor)
     except (ValueError, binascii.Error, msgspec.DecodeError):
-        raise BadRequest("`after` is nothing that was answered as `next`") from None
+        raise BadRequest("`after` is not a `next` of an earlier answer") from None
     lanes = [{lane for lane, _ in runner.lanes} for runner in queue.runners]
     fits = cursor.queue_id == queue.row.id and all(
         0 <= span.shard < len(lanes) and span.lane in lanes[span.shard] for span in cursor.spans
     )
     if not fits:
-        raise BadRequest("`after` is of another queue, or one of this name from before: begin anew")
+        raise BadRequest(
+            "`after` is of another queue, or an earlier one of this name: start without it"
+        )
     return cursor
+
+
+async def oldest_at(store: Store, queue: Lookable) -> int | None:
+    """When the oldest message was published that is first in a lane, of those that wait."""
+    parts = [await _part(store, queue, [span], 1) for span in begin(queue).spans]
+    return min(
+        (found.message.published_at for part in parts for found in part.messages), default=None
+    )

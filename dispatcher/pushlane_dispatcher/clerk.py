@@ -23,6 +23,7 @@ from pushlane.wire.errors import BadRequest
 from pushlane_dispatcher.ledger import Ledger, write_off
 from pushlane_dispatcher.presence import Presence
 from pushlane_dispatcher.queues import store_answers
+from pushlane_dispatcher.recover import read_all
 from pushlane_dispatcher.usage_report import Report, UsagePoint
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import StoreError
@@ -210,14 +211,18 @@ class Clerk:
     # Bills
 
     async def put_bills(self, tenant: str, bills: Mapping[tuple[str, int], dict[str, int]]) -> None:
-        """Costs by queue and minute, each in place of what was there."""
-        now = self._clock.wall()
-        rows = [
-            Usage(UsageKey(tenant, queue, minute, BILLING), costs, now)
-            for (queue, minute), costs in bills.items()
-        ]
+        """Costs by queue and minute, each in place of what was there.
+
+        The version follows on that of the row, and not on the clock: one that was set back, or
+        another server's that was ahead, would have a later bill ignored.
+        """
+        rows = {UsageKey(tenant, *place, BILLING): costs for place, costs in bills.items()}
         with store_answers("usage"):
-            await self._store.put_usage(rows)
+            old = await read_all(self._store.find_usage, rows, self._settings.recovery_reads)
+            versions = {key: 0 if row is None else row.version for key, row in old.items()}
+            await self._store.put_usage(
+                [Usage(key, costs, versions[key] + 1) for key, costs in rows.items()]
+            )
 
     # Counting
 

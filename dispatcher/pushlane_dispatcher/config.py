@@ -81,10 +81,13 @@ def _check_dead_letter(name: str, config: QueueConfig) -> None:
         raise BadRequest("dead_letter is the queue itself")
     if target:
         check_queue_name(target)
+        if name.endswith(DEAD):
+            raise BadRequest(f"dead_letter: a queue whose name ends in {DEAD} has none")
     if target is None and not name.endswith(DEAD) and len(name) + len(DEAD) > DEFAULTS.name:
         raise BadRequest(f"queue name is too long for {DEAD} after it: set dead_letter")
-    if config.overflow == "dead_letter" and own_dead_letter(name, config) is None:
-        raise BadRequest("overflow is 'dead_letter', but this queue has no dead-letter queue")
+    for field in ("overflow", "retention_end"):
+        if getattr(config, field) == "dead_letter" and own_dead_letter(name, config) is None:
+            raise BadRequest(f"{field} is 'dead_letter', but this queue has no dead-letter queue")
 
 
 def own_dead_letter(name: str, config: QueueConfig) -> str | None:

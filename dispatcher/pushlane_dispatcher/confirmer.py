@@ -1,18 +1,23 @@
-"""Confirming what is not stored: an extension counts only while its grantor owns the shard.
+"""Confirming what is not stored: it counts only while whoever says it owns the shard.
 
-A store in which nobody else can take the shard needs no question. Where one can, the owner asks
-after it has granted. While it asks, the next extensions gather: they share the next question.
+That is an extension, and the word that a message was stored before: its queue may have been deleted
+since, and made again. A store in which nobody else can take the shard needs no question. Where one
+can, the owner asks after it has decided. While it asks, the next ones gather: they share the next
+question.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from pushlane_dispatcher.core.effects import Confirm
+from pushlane_dispatcher.core.effects import Confirm, Published
 from pushlane_dispatcher.repeat import until_decided
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import SharedStore
+
+Unstored = Confirm | Published
+"""An answer that no write of this owner's proves."""
 
 
 class Confirmer:
@@ -20,16 +25,16 @@ class Confirmer:
         self._store = store
         self._key = key
         self._settings = settings
-        self._waiting: list[Confirm] = []
+        self._waiting: list[Unstored] = []
         self._busy = False
 
-    def add(self, effect: Confirm) -> bool:
+    def add(self, effect: Unstored) -> bool:
         """Whether `run` must be started now."""
         self._waiting.append(effect)
         starts, self._busy = not self._busy, True
         return starts
 
-    async def run(self, answer: Callable[[Confirm], None]) -> None:
+    async def run(self, answer: Callable[[Unstored], None]) -> None:
         """Until nothing waits. `Fenced` and `Undecided` come through: nobody is answered then."""
         while self._waiting:
             group, self._waiting = self._waiting, []

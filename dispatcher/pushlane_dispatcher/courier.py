@@ -10,31 +10,39 @@ from __future__ import annotations
 from itertools import groupby
 from operator import attrgetter
 
-from pushlane_dispatcher.core.effects import Deliver, Forget, Lost, Receipts, Remember, Run
+from pushlane_dispatcher.core.effects import (
+    Deliver,
+    Forget,
+    Lost,
+    Receipts,
+    Remember,
+    Run,
+    Starved,
+)
 from pushlane_dispatcher.core.runs import make_runs
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
-from pushlane_dispatcher.lease_guard import LeaseGuard
+from pushlane_dispatcher.lease_guard import LeaseGuard, cache_name
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.sink import Sink
 from pushlane_leases.interface import InstantCache, LeaseRun, ReceiptRun
-from pushlane_storage.bucket import ShardKey
 
 
-def cache_name(key: ShardKey) -> str:
-    """What a shard is called in the lease cache."""
-    return f"{key.queue_id}/{key.shard}"
-
-
-def hand_over(effect: Deliver | Lost) -> None:
+def hand_over(effect: Deliver | Lost | Starved) -> None:
     """To the sink. A subscription that only the lease cache remembered has none yet."""
     sink: Sink | None = effect.subscription.token
     if sink is None:
         return
     if isinstance(effect, Deliver):
         sink.deliver(effect.runs, effect.again)
-    else:
+    elif isinstance(effect, Lost):
         sink.lost(effect.receipts)
+    else:
+        sink.starved(effect.starving)
+
+
+Item = Deliver | Lost | Starved | Remember
+"""What goes in order."""
 
 
 class Courier:
@@ -47,12 +55,12 @@ class Courier:
         """The cache's generation that was told everything; None: it missed something."""
         self._behind = False
         """Tell it everything, also when nothing is to be delivered."""
-        self._queue: list[tuple[Deliver | Lost | Remember, int]] = []
+        self._queue: list[tuple[Item, int]] = []
         self._ended: list[Receipts] = []
         self.busy = False
         """Something waits, or is under way: `run` is to be running."""
 
-    def add(self, effect: Deliver | Lost | Remember) -> None:
+    def add(self, effect: Item) -> None:
         self._queue.append((effect, effect.subscription.generation))
 
     def forget(self, effect: Forget) -> None:
@@ -70,7 +78,7 @@ class Courier:
         return starts
 
     async def run(self) -> None:
-        """Until nothing waits. `StaleEpoch` comes through."""
+        """Until nothing waits. `Fenced` comes through."""
         while self._queue or self._ended or self._behind:
             batch, runs = self._next()
             if runs or self._behind:
@@ -90,7 +98,7 @@ class Courier:
             cache.release_now(self._name, self._shard.epoch, self._next_ended())
         self.busy = False
 
-    def _next(self) -> tuple[list[tuple[Deliver | Lost | Remember, int]], list[LeaseRun]]:
+    def _next(self) -> tuple[list[tuple[Item, int]], list[LeaseRun]]:
         """What goes next, and what the cache is to know of it first."""
         batch, self._queue = self._queue, []
         return batch, [run for effect, _ in batch for run in self._lease_runs(effect)]
@@ -100,7 +108,7 @@ class Courier:
         return [ReceiptRun(*run) for run in ended]
 
     @staticmethod
-    def _hand_over(batch: list[tuple[Deliver | Lost | Remember, int]]) -> None:
+    def _hand_over(batch: list[tuple[Item, int]]) -> None:
         for effect, generation in batch:
             # After a detach the rest is the resume's: it sends again what was not listed.
             there = effect.subscription.generation == generation
@@ -108,7 +116,7 @@ class Courier:
                 hand_over(effect)
 
     async def _release(self) -> None:
-        if not await self._guard.release(self._name, self._shard.epoch, self._next_ended()):
+        if not await self._guard.release(self._shard.key, self._shard.epoch, self._next_ended()):
             self._known = None
 
     async def _remember(self, runs: list[LeaseRun]) -> None:
@@ -116,12 +124,12 @@ class Courier:
         generation = self._guard.generation
         if self._known != generation:
             runs = self._everything()
-        told = await self._guard.grant(self._name, self._shard.epoch, runs)
+        told = await self._guard.grant(self._shard.key, self._shard.epoch, runs)
         self._known = generation if told else None
 
-    def _lease_runs(self, effect: Deliver | Lost | Remember) -> list[LeaseRun]:
+    def _lease_runs(self, effect: Item) -> list[LeaseRun]:
         subscription = effect.subscription
-        if isinstance(effect, Lost) or subscription.ack_none:
+        if isinstance(effect, Lost | Starved) or subscription.ack_none:
             return []
         if isinstance(effect, Deliver) and effect.again:
             return []

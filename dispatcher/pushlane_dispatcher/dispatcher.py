@@ -15,23 +15,26 @@ import logging
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import trio
 
-from pushlane.wire.errors import BadRequest, Conflict, NotFound, Unavailable
+from pushlane.wire.errors import BadRequest, NotFound, PushlaneError, Unavailable
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher import lookup
-from pushlane_dispatcher.backlog import Page, peek
+from pushlane_dispatcher.backlog import EVERYTHING, Page, oldest_at, peek
 from pushlane_dispatcher.clerk import Clerk
-from pushlane_dispatcher.clock import Clock
+from pushlane_dispatcher.clock import Clock, adopt_time, compare_clocks
 from pushlane_dispatcher.config import own_dead_letter
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.budget import Budget
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.looking import ConsumerInfo
-from pushlane_dispatcher.endings import find_ending
+from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.due import DueShards
 from pushlane_dispatcher.lease_guard import LeaseGuard
+from pushlane_dispatcher.manager import Manager
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.queues import Name, Queues, store_answers
@@ -41,14 +44,17 @@ from pushlane_dispatcher.retention import MOST, BucketName, Dropped, drop_bucket
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.shards import Shards
+from pushlane_dispatcher.standing import Standing, standing_of, stored_standing
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools, make_prefix
-from pushlane_dispatcher.transfers import Send
+from pushlane_dispatcher.transfers import Transfers
 from pushlane_dispatcher.usage_report import UsagePoint
+from pushlane_dispatcher.view import QueueView, read_view
 from pushlane_leases.interface import LeaseCache
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import SharedStore, Store, StoreError
 from pushlane_storage.message import Message
+from pushlane_storage.note import DueShard
 from pushlane_storage.queue import QueueConfig, QueueRow
 
 log = logging.getLogger(__name__)
@@ -71,18 +77,27 @@ async def open_dispatcher(
     """`owner` names this process in the slots' rows."""
     clock = clock or Clock()
     settings = settings or Settings()
-    guard = None if leases is None else LeaseGuard(leases, clock, settings)
-    tools = Tools(
-        store, guard, clock, settings, bounds or Bounds(), limits, chance, prefix, recorder
-    )
+    confirm = store.confirm if isinstance(store, SharedStore) else _is_ours
+    guard = None if leases is None else LeaseGuard(leases, clock, settings, confirm)
+    bounds = bounds or Bounds()
+    budget = Budget(settings.windows_bytes, settings.open_shards, bounds.window_bytes)
+    tools = Tools(store, guard, clock, settings, bounds, limits, chance, prefix, recorder, budget)
     error: Exception | None = None
+    try:
+        await adopt_time(clock, store)
+    except StoreError as fault:
+        log.warning("the store does not say what time it is: %s", fault)
     async with trio.open_nursery() as nursery:
         dispatcher = Dispatcher(tools, nursery, owner or f"node-{secrets.token_hex(8)}")
         nursery.start_soon(dispatcher.sweep)
+        nursery.start_soon(dispatcher.watch_windows)
+        nursery.start_soon(dispatcher.due.run)
+        nursery.start_soon(dispatcher.watch_clock)
         if settings.usage:
             nursery.start_soon(dispatcher.clerk.run)
         if isinstance(store, SharedStore):
             nursery.start_soon(dispatcher.compare, store)
+            nursery.start_soon(dispatcher.compare_rows)
         if guard is not None and guard.instant is None:
             nursery.start_soon(dispatcher.catch_up, guard)
         try:
@@ -95,22 +110,55 @@ async def open_dispatcher(
         raise error
 
 
+async def _is_ours(_: ShardKey) -> None:
+    """In a store of one process nobody else owns a shard."""
+    await trio.lowlevel.checkpoint()
+
+
 class Dispatcher:
     def __init__(self, tools: Tools, nursery: trio.Nursery, owner: str) -> None:
         self._tools = tools
         self.clock = tools.clock
         self.leases = tools.leases
-        self._queues = Queues(tools)
+        self._queues = Queues(tools, lambda row: self._manager.finish_soon(row))
         self.clerk = Clerk(tools, f"{owner}.{secrets.token_hex(4)}")
         self._shards = Shards(
-            tools, nursery, owner, self._make_send, self._shard_stopped, self.clerk
+            tools,
+            nursery,
+            owner,
+            lambda tenant: self._transfers.of(tenant),
+            self._shard_stopped,
+            self._queues.confirm,
+            self.clerk,
         )
+        self.due = DueShards(tools.store, tools.settings, tools.clock.wall, self._open_due)
         self._open: dict[Name, OpenQueue] = {}
-        self._locks: dict[Name, tuple[trio.Lock, int]] = {}
+        self._views = trio.Semaphore(tools.settings.views)
+        self._manager: Manager = Manager(
+            self._queues, self._shards, self.clerk, nursery, tools.settings.finishing,
+            self._reconfigure,
+        )  # fmt: skip
+        manager = self._manager
+        self.create, self.ensure = manager.create, manager.ensure
+        self._transfers = Transfers(self.publish, self.ensure, tools.limits.message_bytes)
+        self.get, self.list = manager.get, manager.list
+        self.update, self.delete = manager.update, manager.delete
 
     @property
     def open_shards(self) -> int:
         return len(self._shards)
+
+    def window_numbers(self) -> dict[str, int]:
+        """What waits in memory, and what was left to the store for want of room."""
+        budget = self._tools.budget
+        sums = self._shards.window_numbers()
+        return {**sums, "bytes": budget.used, "squeezes": budget.squeezes}
+
+    @property
+    def was_fenced(self) -> bool:
+        """Others took over what it had, a short while ago."""
+        lost_at = self._shards.lost_at
+        return lost_at is not None and self.clock.now() - lost_at < self._tools.settings.fenced_ms
 
     def store_numbers(self) -> dict[str, int]:
         """What the store counts, and how big it is; nothing when it can't say."""
@@ -126,6 +174,7 @@ class Dispatcher:
             "broken": guard.broken,
             "failures": guard.failures,
             "forgotten": guard.forgotten,
+            "overruled": guard.overruled,
             "skipped": guard.skipped,
             "trips": guard.trips,
         }
@@ -133,6 +182,28 @@ class Dispatcher:
     def usage_numbers(self) -> dict[str, int]:
         """How writing usage does."""
         return {"failures": self.clerk.failures, "lost": self.clerk.lost}
+
+    def due_numbers(self) -> dict[str, int]:
+        """What was done for queues that nobody used."""
+        return {"opened": self.due.opened}
+
+    def endings(self) -> dict[str, int]:
+        """How many messages ended without an ack since the start, by cause."""
+        return self._tools.endings
+
+    def transfer_numbers(self) -> dict[str, int]:
+        """How messages fare that go from one queue to another."""
+        return {**self._transfers.numbers(), "leaving": self._shards.leaving}
+
+    def clock_numbers(self) -> dict[str, int]:
+        """How far the clocks disagree, and what that pauses."""
+        clock = self.clock
+        return {
+            "doubted": clock.doubted,
+            "store_ahead_ms": clock.store_ahead,
+            "suspect_shards": self._shards.clock_suspects,
+            "system_ahead_ms": clock.system_ahead,
+        }
 
     def history_numbers(self) -> dict[str, int]:
         """How the recorder does; nothing when there is none."""
@@ -144,12 +215,35 @@ class Dispatcher:
         await self._shards.close()
         await self.clerk.flush()
 
+    async def watch_clock(self) -> None:
+        """A task: notices that the clocks disagree, and that they agree again."""
+        clock, settings = self._tools.clock, self._tools.settings
+        while True:
+            await trio.sleep(settings.clock_ms / 1000)
+            try:
+                await compare_clocks(clock, self._tools.store)
+            except StoreError as error:
+                clock.look()
+                log.info("the store's clock was not compared: %s", error)
+
+    async def watch_windows(self) -> None:
+        """A task: shards that had to do with little hear that there is room again."""
+        budget, settings = self._tools.budget, self._tools.settings
+        while True:
+            await trio.sleep(settings.windows_ms / 1000)
+            if budget.refused and not budget.spent:
+                budget.refused = False
+                self._shards.wake()
+
     async def sweep(self) -> None:
-        """A task: closes what nobody uses."""
-        idle_ms = self._tools.settings.idle_ms
+        """A task: closes what nobody uses, and gives back the slots where others may want them."""
+        settings = self._tools.settings
+        shared = isinstance(self._tools.store, SharedStore)
+        idle_ms = settings.shared_idle_ms if shared else settings.idle_ms
         while True:
             await trio.sleep(idle_ms / 2000)
             await self._shards.close_idle(idle_ms)
+            await self._shards.release_idle()
 
     async def compare(self, store: SharedStore) -> None:
         """A task: notices that slots are another process's, before a write would."""
@@ -160,6 +254,36 @@ class Dispatcher:
             except StoreError as error:
                 log.info("the slots were not compared: %s", error)
 
+    async def compare_rows(self) -> None:
+        """A task: stops what was deleted elsewhere, and learns what was changed there.
+
+        Whoever changes or deletes a queue owns its slots, so it is ours only until we notice that
+        they are lost; this notices it earlier.
+        """
+        settings = self._tools.settings
+        turn: list[Name] = []
+        while True:
+            await trio.sleep(settings.row_ms / 1000)
+            turn = turn or list(self._open)
+            part, turn = turn[: settings.row_reads], turn[settings.row_reads :]
+            for tenant, name in part:
+                try:
+                    await self._compare_row(tenant, name)
+                except PushlaneError as error:
+                    log.info("the row of %s was not compared: %s", name, error)
+
+    async def _compare_row(self, tenant: str, name: str) -> None:
+        opened = self._open.get((tenant, name))
+        if opened is None:
+            return
+        row: QueueRow | None = None
+        with suppress(NotFound):
+            row = await self._queues.read(tenant, name)
+        if row is None or row.id != opened.row.id or row.deleting:
+            self._shards.stop_queue(opened.row, Stop.DELETED)
+        elif row.version > opened.row.version:
+            await self._reconfigure(tenant, name)
+
     async def catch_up(self, guard: LeaseGuard) -> None:
         """A task: a lease cache that is back is told what is out, also by shards that rest.
 
@@ -169,49 +293,95 @@ class Dispatcher:
             await trio.sleep(self._tools.settings.cache_rest_ms / 1000)
             await self._shards.catch_up(guard)
 
+    async def _open_due(self, due: DueShard) -> bool:
+        """Open a shard because of its note. False: it is open anyway, or was deleted."""
+        key = ShardKey(due.queue_id, due.shard)
+        if key in self._shards:
+            return False
+        try:
+            row = await self._queues.get(due.tenant, due.queue)
+        except NotFound:
+            return False
+        if row.id != due.queue_id:
+            return False
+        await self._shards.open(row, due.shard, own_dead_letter(row.name, row.config))
+        return True
+
     # Using queues
 
     def opened(self, tenant: str, name: str) -> OpenQueue | None:
         """A queue that is open anyway: what `open` would answer without waiting."""
         found = self._open.get((tenant, name))
-        return found if found is not None and found.running else None
+        return found if found is not None and found.running and found.claimed else None
 
-    async def open(self, tenant: str, name: str, *, create: bool = False) -> OpenQueue:
-        """A queue with all its shards open. `create`: with defaults, when there is none."""
-        found = self._open.get((tenant, name))
-        if found is not None and found.running:
+    async def open(
+        self, tenant: str, name: str, *, create: bool = False, claims: Claims | None = None
+    ) -> OpenQueue:
+        """A queue with all its shards open. `create`: with defaults, when there is none.
+
+        With `claims` its shards count for who opened them: one that was opened without, to be
+        looked at or for its dead letters, counts for the first who says who they are.
+        """
+        found = self._found(tenant, name, claims)
+        if found is not None:
             return found
         if create:
             await self.ensure(tenant, name, QueueConfig())
-        async with self._lock(tenant, name):
-            found = self._open.get((tenant, name))
-            if found is not None and found.running:
+        async with self._manager.lock(tenant, name):
+            found = self._found(tenant, name, None)
+            if found is not None:
+                await self._claim(found, claims)
                 return found
-            row = await self._queues.get(tenant, name)
-            dead_letter = await self._queues.dead_letter(row)
-            runners = await self._open_shards(row, dead_letter)
-            opened = OpenQueue(row, runners, self._tools.chance)
-            self._open[tenant, name] = opened
-            return opened
+            row = await self._queues.read(tenant, name)
+            if not row.deleting:
+                return await self._open_queue(row, claims)
+        await self._manager.finish(tenant, name)
+        raise NotFound(f"there is no queue {name}")
 
-    async def _open_shards(self, row: QueueRow, dead_letter: str | None) -> list[ShardRunner]:
-        """One after the other is begun, all recover together."""
+    def _found(self, tenant: str, name: str, claims: Claims | None) -> OpenQueue | None:
+        """A queue that is open, for these or for anybody."""
+        found = self._open.get((tenant, name))
+        if found is None or not found.running or (claims is not None and not found.claimed):
+            return None
+        return found
+
+    async def _claim(self, queue: OpenQueue, claims: Claims | None) -> None:
+        """A queue that is open counts for these from now on, unless it counts for somebody."""
+        if claims is not None and not queue.claimed:
+            row = queue.row
+            await self._open_shards(row, own_dead_letter(row.name, row.config), claims)
+            queue.claimed = True
+
+    async def _open_queue(self, row: QueueRow, claims: Claims | None) -> OpenQueue:
+        dead_letter = own_dead_letter(row.name, row.config)
+        runners = await self._open_shards(row, dead_letter, claims)
+        opened = OpenQueue(row, runners, self._tools.chance, self._tools.bounds.max_limit)
+        opened.claimed = claims is not None
+        self._open[row.tenant, row.name] = opened
+        newer = await self._queues.get(row.tenant, row.name)
+        if newer.version != row.version:  # it was changed until its slots were ours
+            opened.configure(newer, own_dead_letter(newer.name, newer.config))
+        return opened
+
+    async def _open_shards(
+        self, row: QueueRow, dead_letter: str | None, claims: Claims | None
+    ) -> list[ShardRunner]:
+        """The first one decides who gets them all; the others recover together."""
         count = row.config.shards
-        if count == 1:
-            return [await self._shards.open(row, 0, dead_letter)]
-        runners: dict[int, ShardRunner] = {}
+        runners = {0: await self._shards.open(row, 0, dead_letter, claims)}
         faults: list[Exception] = []
 
         async def open_one(number: int) -> None:
             try:
-                runners[number] = await self._shards.open(row, number, dead_letter)
+                runners[number] = await self._shards.open(row, number, dead_letter, claims)
             except Exception as error:
                 faults.append(error)
 
         async with trio.open_nursery() as nursery:
-            for number in range(count):
+            for number in range(1, count):
                 nursery.start_soon(open_one, number)
         if faults:
+            await self._shards.close_idle_of(row)  # another server may get them all
             raise faults[0]
         return [runners[number] for number in range(count)]
 
@@ -226,8 +396,9 @@ class Dispatcher:
     ) -> Publication:
         return await (await self.open(tenant, name, create=create)).publish(messages, lanes)
 
-    async def purge(self, tenant: str, name: str) -> None:
-        await (await self.open(tenant, name)).purge()
+    async def purge(self, tenant: str, name: str) -> int:
+        """How many messages went."""
+        return await (await self.open(tenant, name)).purge()
 
     async def redrive(self, tenant: str, name: str, wanted: Redrive, after: str = "") -> Redriven:
         """Send dead letters back to where they came from, or to another queue.
@@ -240,7 +411,8 @@ class Dispatcher:
             raise BadRequest("dead letters can't be redriven to the queue they are in")
         if wanted.to is not None:
             await self._queues.get(tenant, wanted.to)
-        return await redrive(self._tools.store, await self.open(tenant, name), wanted, after)
+        queue = await self.open(tenant, name)
+        return await redrive(self._tools.store, queue, wanted, after)
 
     async def drop_buckets(
         self, tenant: str, name: str, queue_id: str, names: Sequence[BucketName]
@@ -250,42 +422,64 @@ class Dispatcher:
             raise BadRequest(f"{len(names)} buckets: at most {MOST}")
         queue = await self.open(tenant, name)
         with store_answers(name):
-            return await drop_buckets(
-                self._tools.store, queue, queue_id, names, self._tools.clock.wall()
-            )
+            return await drop_buckets(self._tools.store, queue, queue_id, names, self._tools.clock)
+
+    # Looking
+
+    async def _look(self, tenant: str, name: str) -> OpenQueue | QueueView:
+        """What is open here, else what is stored: who only looks takes nothing from anybody."""
+        found = self._found(tenant, name, None)
+        if found is not None:
+            return found
+        row = await self._queues.get(tenant, name)
+        async with self._views:
+            with store_answers(name):
+                return await read_view(self._tools, row)
 
     async def stats(self, tenant: str, name: str) -> Stats:
-        return (await self.open(tenant, name)).stats()
+        found = await self._look(tenant, name)
+        if isinstance(found, OpenQueue):
+            return found.stats()
+        oldest = await oldest_at(self._tools.store, found)
+        return msgspec.structs.replace(found.stats(), oldest_at=oldest)
+
+    async def standing(self, tenant: str, name: str) -> Standing:
+        """What a list of queues shows of one: from memory, or from what is stored."""
+        opened = self.opened(tenant, name)
+        if opened is not None:
+            return standing_of(opened, self.clock.wall())
+        stats = await self.stats(tenant, name)
+        alone = not isinstance(self._tools.store, SharedStore)
+        return stored_standing(stats, self.clock.wall(), alone)
 
     async def explain(self, tenant: str, name: str, message_id: str) -> Explanation:
         """Where a message stands and why, or how it ended."""
-        runner, place = lookup.place_of(await self.open(tenant, name), message_id)
-        found = runner.explain(place.lane, place.seq)
-        if found.state != "unknown":
-            return found
-        key = ShardKey(place.queue_id, place.shard)
-        with store_answers(name):
-            ending = await find_ending(self._tools.store, key, place.lane, place.seq)
-        return ending or found
+        queue = await self._look(tenant, name)
+        return await lookup.explain(self._tools.store, queue, message_id)
 
     async def message(self, tenant: str, name: str, message_id: str) -> tuple[Message, int]:
         """A message that has not ended, and how often it was started."""
-        queue = await self.open(tenant, name)
+        queue = await self._look(tenant, name)
         return await lookup.read_message(self._tools.store, queue, message_id)
 
     async def cancel(self, tenant: str, name: str, message_id: str) -> None:
         """End a delayed message. `Conflict` when it is not delayed (any more)."""
         await lookup.cancel(self._tools.store, await self.open(tenant, name), message_id)
 
-    async def peek(self, tenant: str, name: str, limit: int, after: str = "") -> Page:
-        """What would be delivered next; `after` is where another peek said to go on."""
-        queue = await self.open(tenant, name)
+    async def peek(
+        self, tenant: str, name: str, limit: int, after: str = "", most_bytes: int = EVERYTHING
+    ) -> Page:
+        """What would be delivered next; `after` is where another peek said to go on.
+
+        About `most_bytes` are read for it, and more than they allow is left out.
+        """
         with trio.move_on_after(self._tools.settings.peek_ms / 1000):
-            return await peek(self._tools.store, queue, limit, after)
+            queue = await self._look(tenant, name)
+            return await peek(self._tools.store, queue, limit, after, most_bytes)
         raise Unavailable(f"the store takes too long to read {name}", retry_ms=1_000)
 
     async def consumers(self, tenant: str, name: str) -> list[ConsumerInfo]:
-        queue = await self.open(tenant, name)
+        queue = await self._look(tenant, name)
         return [info for runner in queue.runners for info in runner.consumers()]
 
     async def usage(
@@ -301,105 +495,39 @@ class Dispatcher:
         return await self.clerk.report(tenant, first, last, step, queue, most)
 
     async def _settle_usage(self, tenant: str, name: str) -> None:
-        """Have written what a queue's shards know; one that is gone has nothing to tell."""
-        try:
-            opened = await self.open(tenant, name)
-        except NotFound:
-            return
+        """Have written what a queue's shards know; one that is gone has nothing to tell.
+
+        After a crash, opening it writes what its owner could not. Where another server may be that
+        owner, nothing is opened for who only looks: then it is written with the next opening.
+        """
+        opened = self._found(tenant, name, None)
+        if opened is None:
+            if isinstance(self._tools.store, SharedStore):
+                return
+            try:
+                opened = await self.open(tenant, name)
+            except NotFound:
+                return
         if not await self.clerk.flush_shards(runner.key for runner in opened.runners):
             raise Unavailable(f"the usage of {name} could not be written", retry_ms=1_000)
 
-    # Managing queues
-
-    async def create(self, tenant: str, name: str, config: QueueConfig | None = None) -> QueueRow:
-        """A new queue; `Conflict` when there is one of this name."""
-        row = await self._queues.create(tenant, name, config or QueueConfig())
-        await self._reconfigure_target(row)
-        return row
-
-    async def ensure(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
-        """The queue of this name, made with this configuration when there is none."""
-        try:
-            return await self._queues.get(tenant, name)
-        except NotFound:
-            pass
-        try:
-            return await self.create(tenant, name, config)
-        except Conflict:  # somebody was faster, or it is being deleted
-            return await self._queues.get(tenant, name)
-
-    async def get(self, tenant: str, name: str) -> QueueRow:
-        return await self._queues.get(tenant, name)
-
-    async def list(self, tenant: str, after: str = "", limit: int = 100) -> list[QueueRow]:
-        return await self._queues.list(tenant, after, limit)
-
-    async def update(
-        self, tenant: str, name: str, config: QueueConfig, version: int | None = None
-    ) -> QueueRow:
-        """Replace the configuration, also that of open shards."""
-        old = await self._queues.read(tenant, name)
-        async with self._lock(tenant, name):
-            row = await self._queues.update(tenant, name, config, version)
-        await self._reconfigure(tenant, name)
-        await self._reconfigure_target(old)
-        await self._reconfigure_target(row)
-        return row
-
-    async def delete(self, tenant: str, name: str) -> None:
-        """Delete a queue and all that it stored. Repeat it when it failed half-way."""
-        async with self._lock(tenant, name):
-            row = await self._queues.mark_deleting(await self._queues.read(tenant, name))
-            await self._shards.close_queue(row, Stop.DELETED)
-            await self.clerk.deleted(row)
-            await self._queues.remove(row)
-        await self._reconfigure_target(row)
-
-    async def _reconfigure_target(self, row: QueueRow) -> None:
-        """A queue that becomes a dead-letter queue loses its own, and the other way round."""
-        target = own_dead_letter(row.name, row.config)
-        if target is not None:
-            await self._reconfigure(row.tenant, target)
+    # Behind the scenes
 
     async def _reconfigure(self, tenant: str, name: str) -> None:
-        async with self._lock(tenant, name):
+        async with self._manager.lock(tenant, name):
             opened = self._open.get((tenant, name))
             if opened is None:
                 return
             try:
-                opened.row = await self._queues.get(tenant, name)
+                row = await self._queues.get(tenant, name)
             except NotFound:  # its shards are as good as closed
                 return
-            dead_letter = await self._queues.dead_letter(opened.row)
-            for runner in opened.runners:
-                runner.configure(opened.row.config, dead_letter)
+            opened.configure(row, own_dead_letter(row.name, row.config))
 
-    # Behind the scenes
+    async def _ensure(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        return await self._manager.ensure(tenant, name, config)
 
     def _shard_stopped(self, row: QueueRow) -> None:
         found = self._open.get((row.tenant, row.name))
         if found is not None and found.row.id == row.id:
             del self._open[row.tenant, row.name]
-
-    def _make_send(self, tenant: str) -> Send:
-        async def send(to: str, messages: list[Message]) -> list[bool]:
-            if any(message.dead is not None for message in messages):
-                limit = self._tools.limits.message_bytes
-                await self.ensure(tenant, to, QueueConfig(dead_letter="", max_message_bytes=limit))
-            publication = await self.publish(tenant, to, messages)
-            return [id is not None for id in publication.ids]
-
-        return send
-
-    @asynccontextmanager
-    async def _lock(self, tenant: str, name: str) -> AsyncIterator[None]:
-        """One at a time opens, changes or deletes a queue."""
-        lock, users = self._locks.get((tenant, name), (trio.Lock(), 0))
-        self._locks[tenant, name] = lock, users + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks.pop((tenant, name))
-            if users > 1:
-                self._locks[tenant, name] = lock, users - 1

@@ -23,7 +23,7 @@ import msgspec
 import trio
 
 from pushlane.wire.errors import Unavailable
-from pushlane_dispatcher.confirmer import Confirmer
+from pushlane_dispatcher.confirmer import Confirmer, Unstored
 from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS
 from pushlane_dispatcher.core.effects import (
     Append,
@@ -31,6 +31,7 @@ from pushlane_dispatcher.core.effects import (
     Deliver,
     Done,
     Drop,
+    DropPurges,
     Effect,
     Fetch,
     Forget,
@@ -43,7 +44,9 @@ from pushlane_dispatcher.core.effects import (
     Schedule,
     Settle,
     SettleTicket,
+    Starved,
     Transfer,
+    WriteNote,
 )
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.courier import Courier, hand_over
@@ -54,7 +57,7 @@ from pushlane_dispatcher.reader import Reader
 from pushlane_dispatcher.repeat import Undecided, never, until_decided, until_done
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools
-from pushlane_dispatcher.transfers import Send, Transfers
+from pushlane_dispatcher.transfers import Errors, Send
 from pushlane_leases.interface import StaleEpoch
 from pushlane_storage.bucket import Bucket
 from pushlane_storage.interface import Fenced, Outcome, PromptStore, SharedStore, StoreDamaged
@@ -79,8 +82,8 @@ class Engine:
                 most = tools.settings.cached_marks
                 self._marks = MarkCache(tools.leases, shard.key, shard.epoch, most)
         self._reader = Reader(shard.key, tools)
-        self._transfers = Transfers(send)
-        self._tidying: deque[Mark | Drop] = deque()
+        self._send = send
+        self._tidying: deque[Mark | Drop | DropPurges | WriteNote] = deque()
         self.tickets: set[Ticket] = set()
         """Whose token waits for an answer."""
         self.crowd = Crowd()
@@ -101,18 +104,21 @@ class Engine:
             Settle: self._spawn(self._settle),
             Mark: self._tidy_later,
             Drop: self._tidy_later,
+            WriteNote: self._tidy_later,
+            DropPurges: self._tidy_later,
             Page: self._spawn(self._unless_fenced(self._page)),
             Fetch: self._spawn(self._unless_fenced(self._fetch)),
             Schedule: self._spawn(self._unless_fenced(self._schedule)),
-            Transfer: self._transfer,
+            Transfer: self._spawn(self._transfer),
             Published: self._answer,
             Confirm: self._answer,
             Done: self._answer,
             Deliver: hand_over,
             Lost: hand_over,
+            Starved: hand_over,
         }
         if isinstance(self._store, SharedStore):
-            self._do |= {Confirm: self._confirm_soon}
+            self._do |= {Confirm: self._confirm_soon, Published: self._published}
             self._confirmer = Confirmer(self._store, shard.key, self._settings)
         if isinstance(self._store, PromptStore):
             self._do |= {Append: self._append_soon, Settle: self._settle_soon}
@@ -121,6 +127,7 @@ class Engine:
             self._do |= {
                 Deliver: self._courier.add,
                 Lost: self._courier.add,
+                Starved: self._courier.add,
                 Remember: self._courier.add,
                 Forget: self._courier.forget,
             }
@@ -228,12 +235,29 @@ class Engine:
 
     def _tick(self) -> None:
         self._ticked_at = self._clock.now()
-        self.shard.tick(self._ticked_at, self._clock.offset())
+        suspect, ended = self.shard.clock_suspect, self.shard.retention.ended
+        self.shard.tick(self._ticked_at, self._clock.offset(), self._clock.doubted)
+        if self.shard.retention.ended > ended:
+            self._tell_of_retention(self.shard.retention.ended - ended)
+        if suspect and not self.shard.clock_suspect:
+            log.warning("%s: its clock is trusted again", self.shard.key)
+
+    def _tell_of_retention(self, ended: int) -> None:
+        shard = self.shard
+        count = self._tools.past_retention.add(shard.key.queue_id, ended, self._ticked_at)
+        if count:
+            log.warning(
+                "queue %s: %d messages ended because nobody took them within retention_ms (%d);"
+                " retention_end is %s",
+                shard.name, count, shard.config.retention_ms, shard.config.retention_end,
+            )  # fmt: skip
 
     def _set_alarm(self, now: int) -> None:
         at = self.shard.wake_at()
         if at is None:
-            return
+            if not self.shard.clock_suspect:
+                return
+            at = now + self._settings.clock_ms  # it may be trusted again by then
         at = min(max(at, self._ticked_at + self._settings.tick_ms), now + self._settings.clock_ms)
         if at < self._alarm_at:  # when it rings too early, a tick finds nothing to do
             self._alarm_at = at
@@ -318,21 +342,18 @@ class Engine:
             self.stop(Stop.DAMAGED)
         return False
 
-    def _tidy_later(self, effect: Mark | Drop) -> None:
+    def _tidy_later(self, effect: Mark | Drop | DropPurges | WriteNote) -> None:
         self._tidying.append(effect)
         if len(self._tidying) == 1:
             self._nursery.start_soon(self._tidy)
 
     async def _tidy(self) -> None:
-        """Marks and drops, one after the other. Nobody waits for them."""
+        """Marks, notes and drops, one after the other. Nobody waits for them."""
         while self._tidying:
             try:
                 await until_done(self._tidy_next, self._settings)
             except Fenced as error:
                 self._fenced(error)
-                return
-            except StaleEpoch as error:
-                self._stale(error)
                 return
             self._tidying.popleft()
         self.pump()
@@ -347,10 +368,19 @@ class Engine:
                 if effect.bucket.drained:
                     self.ledger.marked(effect.bucket.key)
                 await self._cache_marks(effect.bucket)
-            else:
+            elif isinstance(effect, WriteNote):
+                await self._store.write_note(self.shard.key, effect.note)
+                self._noted(effect)
+            elif isinstance(effect, Drop):
                 await self._store.drop_bucket(self.shard.key, effect.key)
+            else:
+                await self._store.drop_purges(self.shard.key, effect.flushes)
         except StoreDamaged as error:  # what the bucket holds can be served all the same
             log.error("%s: a bucket stays as it is: %s", self.shard.key, error)
+
+    def _noted(self, effect: WriteNote) -> None:
+        self.shard.noted(effect)
+        self.wake()
 
     async def _cache_marks(self, bucket: Bucket) -> None:
         if self._marks is not None and bucket.closed:
@@ -384,28 +414,31 @@ class Engine:
         try:
             courier.run_now(cache)
         except StaleEpoch as error:
-            self._stale(error)
+            log.warning("%s: %s", self.shard.key, error)
+            self.stop(Stop.STALE)
 
     async def _deliver(self, courier: Courier) -> None:
         try:
             await courier.run()
-        except StaleEpoch as error:
-            self._stale(error)
+        except Fenced as error:
+            self._fenced(error)
         self.pump()
 
-    def _stale(self, error: StaleEpoch) -> None:
-        log.warning("%s: %s", self.shard.key, error)
-        self.stop(Stop.STALE)
+    async def _transfer(self, transfer: Transfer) -> None:
+        self._transferred(transfer, await self._send(transfer.to, transfer.messages))
+        self.pump()
 
-    def _transfer(self, transfer: Transfer) -> None:
-        if self._transfers.add(transfer):
-            self._nursery.start_soon(self._transfers.run, transfer.to, self._transferred)
+    def _transferred(self, transfer: Transfer, errors: Errors) -> None:
+        self.shard.transferred(transfer, errors, self._clock.now())
 
-    def _transferred(self, transfer: Transfer, stored: bool) -> None:
-        self.shard.transferred(transfer, stored, self._clock.now())
-        self.wake()
+    def _published(self, effect: Published) -> None:
+        """What is new was confirmed when it was stored."""
+        if effect.ticket.duplicates:
+            self._confirm_soon(effect)
+        else:
+            self._answer(effect)
 
-    def _confirm_soon(self, effect: Confirm) -> None:
+    def _confirm_soon(self, effect: Unstored) -> None:
         if self._confirmer.add(effect):
             self._nursery.start_soon(self._confirm)
 
@@ -447,11 +480,16 @@ class Engine:
     @property
     def idle(self) -> bool:
         """Nobody would miss this shard."""
+        return self.unused and not self.shard.life.leaving()
+
+    @property
+    def unused(self) -> bool:
+        """The same of a shard whose last messages can't leave, as no queue takes them."""
         return (
             self.quiet
             and not self.shard.consumers.subscriptions
-            and not self.shard.life.leaving()
             and not self.crowd
+            and self.shard.life.leaving() == self.shard.departures.stuck
         )
 
     async def close(self, reason: Stop) -> None:
@@ -461,6 +499,7 @@ class Engine:
             # A paused shard grants nothing: else a busy one would never come to an end.
             config = msgspec.structs.replace(self.shard.config, paused=True)
             self.shard.configure(config, self.shard.verdicts.dead_letter)
+            self.shard.part(self._clock.now())
             self.wake()
         with trio.move_on_after(self._settings.close_ms / 1000):
             await self.stopped.wait()

@@ -1,13 +1,16 @@
 """The lease cache as the dispatcher uses it: asked with a time-out, left alone when it fails.
 
 The cache only ever delays a redelivery, so no failure of it stops a shard: it is counted, logged,
-and the caller goes on. The one answer that counts is `StaleEpoch`: a newer owner has been here.
+and the caller goes on. When it knows a newer owner, the store is asked. If there is one the store
+says so (`Fenced`); if not, the cache was restored, or is another one than before, and it is
+overwritten.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import trio
@@ -21,17 +24,32 @@ from pushlane_leases.interface import (
     LeaseCache,
     LeaseCacheError,
     LeaseRun,
+    NotNow,
     ReceiptRun,
     StaleEpoch,
 )
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import StoreRefused, StoreUnknown
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+ConfirmOwner = Callable[[ShardKey], Awaitable[None]]
+"""`Fenced` when this process owns the shard no longer."""
+
+
+def cache_name(key: ShardKey) -> str:
+    """What a shard is called in the lease cache."""
+    return f"{key.queue_id}/{key.shard}"
+
+
 class LeaseGuard:
-    def __init__(self, cache: LeaseCache, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self, cache: LeaseCache, clock: Clock, settings: Settings, confirm: ConfirmOwner
+    ) -> None:
         self._cache = cache
+        self._confirm = confirm
         self.instant = cache if isinstance(cache, InstantCache) else None
         """The cache, when it need not be waited for: then there is nothing to guard against."""
         self._clock = clock
@@ -44,8 +62,11 @@ class LeaseGuard:
         """Calls that failed or took too long."""
         self.forgotten = 0
         """Calls that found that the cache had lost what it knew of their shard."""
+        self.overruled = 0
+        """Calls that found a newer owner in the cache, of which the store knew nothing."""
         self.skipped = 0
-        """Calls that were not made while the breaker was open."""
+        """Calls that were not made while the breaker was open, or came to nothing while Redis
+        moved a shard's keys."""
 
     @property
     def broken(self) -> bool:
@@ -56,34 +77,63 @@ class LeaseGuard:
     def trips(self) -> int:
         return self._breaker.trips
 
-    async def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun] | None:
+    async def claim(self, shard: ShardKey, epoch: int, now: int) -> list[LeaseRun] | None:
         """What is out; None when the cache can't say."""
-        return await self._ask(lambda: self._cache.claim(shard, epoch, now), self._claim_timeout)
+        name = cache_name(shard)
+        return await self._own(
+            shard, epoch, lambda: self._cache.claim(name, epoch, now), self._claim_timeout
+        )
 
-    async def grant(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> bool:
-        return await self._tell(lambda: self._cache.grant(shard, epoch, runs))
+    async def grant(self, shard: ShardKey, epoch: int, runs: Sequence[LeaseRun]) -> bool:
+        name = cache_name(shard)
+        return await self._tell(shard, epoch, lambda: self._cache.grant(name, epoch, runs))
 
-    async def release(self, shard: str, epoch: int, receipts: Sequence[ReceiptRun]) -> bool:
-        return await self._tell(lambda: self._cache.release(shard, epoch, receipts))
+    async def release(self, shard: ShardKey, epoch: int, receipts: Sequence[ReceiptRun]) -> bool:
+        name = cache_name(shard)
+        return await self._tell(shard, epoch, lambda: self._cache.release(name, epoch, receipts))
 
     async def remember(
-        self, shard: str, epoch: int, marks: Sequence[tuple[str, bytes]], ttl_ms: int
+        self, shard: ShardKey, epoch: int, marks: Sequence[tuple[str, bytes]], ttl_ms: int
     ) -> bool:
-        now = self._clock.wall()
-        return await self._tell(lambda: self._cache.remember(shard, epoch, marks, ttl_ms, now))
+        name, now = cache_name(shard), self._clock.wall()
+        return await self._tell(
+            shard, epoch, lambda: self._cache.remember(name, epoch, marks, ttl_ms, now)
+        )
 
-    async def recall(self, shard: str, names: Sequence[str]) -> dict[str, bytes]:
+    async def recall(self, shard: ShardKey, names: Sequence[str]) -> dict[str, bytes]:
         """Empty when the cache can't say."""
-        now = self._clock.wall()
-        ask = self._ask(lambda: self._cache.recall(shard, names, now), self._claim_timeout)
+        name, now = cache_name(shard), self._clock.wall()
+        ask = self._ask(lambda: self._cache.recall(name, names, now), self._claim_timeout)
         return await ask or {}
 
-    async def _tell(self, call: Callable[[], Awaitable[None]]) -> bool:
+    async def _tell(self, shard: ShardKey, epoch: int, call: Callable[[], Awaitable[None]]) -> bool:
         async def told() -> bool:
             await call()
             return True
 
-        return await self._ask(told, self._timeout) is True
+        return await self._own(shard, epoch, told, self._timeout) is True
+
+    async def _own(
+        self, shard: ShardKey, epoch: int, call: Callable[[], Awaitable[T]], seconds: float
+    ) -> T | None:
+        """Ask as the owner of a shard. `Fenced` comes through."""
+        try:
+            return await self._ask(call, seconds)
+        except StaleEpoch as stale:
+            await self._overrule(shard, epoch, stale)
+            return None
+
+    async def _overrule(self, shard: ShardKey, epoch: int, stale: StaleEpoch) -> None:
+        try:
+            await self._confirm(shard)
+        except (StoreUnknown, StoreRefused) as error:
+            log.warning("%s; whether that is so the store can't say now: %s", stale, error)
+            return
+        log.warning("%s; but the store says it is ours, so the lease cache is overwritten", stale)
+        self.overruled += 1
+        name = cache_name(shard)
+        with suppress(StaleEpoch):  # by now there is another one: the next call will find it
+            await self._ask(lambda: self._cache.overwrite(name, epoch, stale.newest), self._timeout)
 
     async def _ask(self, call: Callable[[], Awaitable[T]], seconds: float) -> T | None:
         if not self._breaker.allows(self._clock.now()):
@@ -99,6 +149,11 @@ class LeaseGuard:
             self._succeeded()
             self.forgotten += 1
             log.warning("the lease cache forgot: %s", error)
+            return None
+        except NotNow as error:  # of one shard: no reason to leave the cache alone
+            self._succeeded()
+            self.skipped += 1
+            log.info("the lease cache can't serve a shard now: %s", error)
             return None
         except (LeaseCacheError, trio.TooSlowError) as error:
             self._failed(error)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from pushlane.wire.errors import NotFound
 from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.core.explain import Explanation
 from pushlane_dispatcher.core.ident import Place, parse_id
+from pushlane_dispatcher.endings import find_ending
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.queues import store_answers
-from pushlane_dispatcher.shard_runner import ShardRunner
+from pushlane_dispatcher.view import Lookable
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_storage.interface import Store
 from pushlane_storage.message import Message
@@ -15,17 +19,33 @@ from pushlane_storage.message import Message
 ENDED = "the message has ended, or was never stored"
 
 
-def place_of(queue: OpenQueue, message_id: str) -> tuple[ShardRunner, Place]:
-    """The shard that an id is of; `NotFound` when it is none of this queue's."""
+def place_of(queue: Lookable, message_id: str) -> Place:
+    """Where a message of this queue is; `NotFound` when it is none of its."""
     place = parse_id(message_id)
     if place.queue_id != queue.row.id or not 0 <= place.shard < len(queue.runners):
         raise NotFound(f"no message of queue {queue.row.name} has this id")
-    return queue.runners[place.shard], place
+    return place
 
 
-async def read_message(store: Store, queue: OpenQueue, message_id: str) -> tuple[Message, int]:
+async def explain(store: Store, queue: Lookable, message_id: str) -> Explanation:
+    """Where a message stands and why, or how it ended."""
+    place = place_of(queue, message_id)
+    runner = queue.runners[place.shard]
+    message = None
+    with suppress(NotFound):
+        message, _ = await read_message(store, queue, message_id)
+    found = runner.explain(place.lane, place.seq, message)
+    if found.state == "unknown":
+        with store_answers(queue.row.name):
+            ending = await find_ending(store, runner.key, place.lane, place.seq)
+        return ending or found
+    return found
+
+
+async def read_message(store: Store, queue: Lookable, message_id: str) -> tuple[Message, int]:
     """A message that has not ended, and how often it was started; else `NotFound`."""
-    runner, place = place_of(queue, message_id)
+    place = place_of(queue, message_id)
+    runner = queue.runners[place.shard]
     located = runner.locate(place.lane, place.seq)
     if located is None:
         raise NotFound(ENDED)
@@ -41,7 +61,8 @@ async def read_message(store: Store, queue: OpenQueue, message_id: str) -> tuple
 async def cancel(store: Store, queue: OpenQueue, message_id: str) -> None:
     """End a delayed message; it is durable when this returns."""
     message, _ = await read_message(store, queue, message_id)
-    runner, place = place_of(queue, message_id)
+    place = place_of(queue, message_id)
+    runner = queue.runners[place.shard]
     waiter: Waiter[SettleTicket] = Waiter()
     runner.cancel(place.lane, place.seq, message.not_before, waiter)
     await waiter.wait()

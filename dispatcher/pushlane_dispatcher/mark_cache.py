@@ -14,7 +14,6 @@ from itertools import pairwise
 import msgspec
 
 from pushlane_dispatcher.core.marks import summarize
-from pushlane_dispatcher.courier import cache_name
 from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.segment import Segment, SegmentHead, marks_of
@@ -27,7 +26,7 @@ class MarkCache:
     def __init__(self, guard: LeaseGuard, key: ShardKey, epoch: int, most: int) -> None:
         """`most`: marks that are gathered of a bucket; one with more is left to the store."""
         self._guard = guard
-        self._name = cache_name(key)
+        self._key = key
         self._epoch = epoch
         self._most = most
         self._heads: dict[BucketKey, list[SegmentHead]] = {}
@@ -45,18 +44,18 @@ class MarkCache:
         self._heads.setdefault(key, []).append(head)
 
     async def closed(self, bucket: Bucket, ttl_ms: int) -> None:
-        """Nothing more comes into a bucket. `StaleEpoch` comes through."""
+        """Nothing more comes into a bucket. `Fenced` comes through."""
         heads = self._heads.pop(bucket.key, [])
         heads.sort(key=lambda head: head.first)
         if self._counts.pop(bucket.key, 0) and is_whole(bucket, heads):
             lot = name_of(bucket.key), _encode(heads)
-            await self._guard.remember(self._name, self._epoch, [lot], ttl_ms)
+            await self._guard.remember(self._key, self._epoch, [lot], ttl_ms)
 
 
 async def recall(guard: LeaseGuard, key: ShardKey, bucket: Bucket) -> list[SegmentHead] | None:
     """The heads of a closed bucket, without sizes and times; None: the store must be asked."""
     name = name_of(bucket.key)
-    lot = (await guard.recall(cache_name(key), [name])).get(name)
+    lot = (await guard.recall(key, [name])).get(name)
     if lot is None:
         return None
     try:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from pushlane.wire.limits import DEFAULTS, Limits
-from pushlane_dispatcher.clock import Clock
+from pushlane_dispatcher.clock import Clock, since_boot
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.recording.recorder import Recorder
@@ -24,7 +24,7 @@ from pushlane_leases.url import BadLeaseUrl, open_leases, probe_leases
 from pushlane_storage.cassandra.errors import OpenError as CassandraError
 from pushlane_storage.cassandra.errors import Unreachable
 from pushlane_storage.interface import Store
-from pushlane_storage.message import Dead, Message
+from pushlane_storage.message import Dead, Message, owned_producer
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.sqlite.errors import OpenError
 from pushlane_storage.url import (
@@ -50,6 +50,7 @@ __all__ = [
     "StoreAway",
     "StoreLimits",
     "open_node",
+    "owned_producer",
     "probe_leases",
     "probe_store",
     "shown",
@@ -82,7 +83,7 @@ async def open_node(
     A lease cache need not be there, now or later: the dispatcher goes on without it.
     """
     leases = _open_leases(leases_url)
-    clock = clock or Clock()
+    clock = clock or Clock(elapsed=since_boot)
     owner = owner or f"node-{secrets.token_hex(8)}"
     try:
         store = await _open_store(store_url, stores)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import msgspec
-
 from pushlane.wire.errors import Unavailable
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.explain import Stats
@@ -18,6 +16,8 @@ from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.route import shard_of
 from pushlane_dispatcher.shard_runner import ShardRunner
+from pushlane_dispatcher.shares import Shares
+from pushlane_dispatcher.view import add_up
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueRow
@@ -25,11 +25,26 @@ from pushlane_storage.queue import QueueRow
 
 class OpenQueue:
     def __init__(
-        self, row: QueueRow, runners: Sequence[ShardRunner], chance: Callable[[], float]
+        self,
+        row: QueueRow,
+        runners: Sequence[ShardRunner],
+        chance: Callable[[], float],
+        max_limit: int,
     ) -> None:
+        """`max_limit` is how far `auto_expand` may raise `max_messages`."""
         self.row = row
         self.runners = runners
+        self.claimed = True
+        """Its shards count for somebody (see `Dispatcher.open`)."""
         self._chance = chance
+        self._shares = Shares(runners, row.config, max_limit)
+
+    def configure(self, row: QueueRow, dead_letter: str | None) -> None:
+        """The queue has another configuration, or another queue for its dead letters."""
+        self.row = row
+        for runner in self.runners:
+            runner.configure(row.config, dead_letter)
+        self._shares.configure(row.config)
 
     @property
     def running(self) -> bool:
@@ -79,12 +94,16 @@ class OpenQueue:
             if len(parts) > 1:
                 part = [messages[index] for index in indexes]
                 part_lanes = None if lanes is None else [lanes[index] for index in indexes]
+            if self._shares.live:
+                self._shares.before(number, part)
             try:
                 runner.publish_soon(
                     part, partial(publication.answered, runner.key, indexes), part_lanes
                 )
             except Unavailable as error:  # other shards may have taken theirs
                 publication.refused(indexes, error)
+        if self._shares.live:
+            self._shares.after()
 
     def _split(self, messages: list[Message]) -> dict[int, Sequence[int]]:
         """By shard: the indexes of its messages."""
@@ -104,18 +123,16 @@ class OpenQueue:
                 return runner, subscription
         return None
 
-    async def purge(self) -> None:
-        """Everything goes that is stored and not in flight; it is durable when this returns."""
+    async def purge(self) -> int:
+        """Everything goes that is stored and not in flight; it is durable when this returns.
+
+        How many messages that were.
+        """
         waiters: list[Waiter[SettleTicket]] = []
         for runner in self.runners:
             waiters.append(Waiter())
             runner.purge(waiters[-1])
-        for waiter in waiters:
-            await waiter.wait()
+        return sum([(await waiter.wait()).purged for waiter in waiters])
 
     def stats(self) -> Stats:
-        """All shards together."""
-        parts = [msgspec.structs.asdict(runner.stats()) for runner in self.runners]
-        oldest = [part.pop("oldest_at") for part in parts]
-        sums = {name: sum(part[name] for part in parts) for name in parts[0]}
-        return Stats(**sums, oldest_at=min((at for at in oldest if at is not None), default=None))
+        return add_up([runner.stats() for runner in self.runners])

@@ -18,7 +18,7 @@ class Publication:
 
     def __init__(self, count: int, shards: int, answer: Callable[[Publication], None]) -> None:
         self.ids: list[str | None] = [None] * count
-        """None where it failed."""
+        """None where it failed, and for a duplicate of something too old to be known by its id."""
         self.duplicates: list[int] = []
         """Indexes of messages that had been stored before, in order."""
         self.failed: dict[int, PushlaneError] = {}
@@ -69,6 +69,9 @@ class Publication:
                 continue
             lane = DEFAULT_LANE if lanes is None else lanes[n]
             if n in duplicates:
-                lane, seq = duplicates[n]
                 self.duplicates.append(index)
+                first = duplicates[n]
+                if first is None:
+                    continue
+                lane, seq = first
             self.ids[index] = make_id(shard.queue_id, shard.shard, lane, seq)

@@ -1,22 +1,25 @@
-"""Queues: their rows, in the store and remembered here, and who is whose dead-letter queue.
+"""Queues: their rows, in the store and remembered here.
 
-Rows are remembered because every publish needs one. Whatever is changed here is remembered at
-once; a change with an unknown outcome is forgotten, so that the next reader asks the store.
+Rows are remembered for a short while (`row_ms`): other processes change them too. Whatever is
+changed here is remembered at once; a change with an unknown outcome is forgotten, so that the next
+reader asks the store. Before a shard serves anybody its row is read anew, and what is open is
+compared with its row again and again (dispatcher.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pushlane.wire.errors import BadRequest, Conflict, NotFound, Unavailable
 from pushlane.wire.names import check_queue_name, check_tenant_name
-from pushlane_dispatcher.config import check_config, own_dead_letter
+from pushlane_dispatcher.config import check_config
 from pushlane_dispatcher.tools import Tools
 from pushlane_storage.interface import (
     Fenced,
     QueueExists,
     QueueMissing,
+    SlotOwned,
     StoreDamaged,
     StoreRefused,
     StoreUnknown,
@@ -42,30 +45,45 @@ def store_answers(name: str) -> Iterator[None]:
         raise NotFound(f"there is no queue {name}") from None
     except VersionConflict:
         raise Conflict(f"queue {name} was changed meanwhile") from None
+    except SlotOwned as error:
+        raise Elsewhere(name, error.owner) from None
     except (StoreRefused, StoreUnknown, StoreDamaged, Fenced) as error:
         raise Unavailable(f"the store could not answer for {name}", retry_ms=1_000) from error
 
 
+class Elsewhere(Unavailable):
+    """Another server has what is needed, and is alive."""
+
+    def __init__(self, name: str, owner: str) -> None:
+        super().__init__(f"queue {name} is in use by server {owner}: ask there", retry_ms=1_000)
+
+
 class Queues:
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Tools, met: Callable[[QueueRow], None]) -> None:
+        """`met` is told of each queue whose deletion is not finished."""
         self._store = tools.store
         self._limits = tools.limits
-        self._most = tools.settings.queue_rows
-        self._rows: dict[Name, QueueRow] = {}
-        self._targets: dict[str, dict[str, str]] = {}
-        """By tenant: which queues name which other one for their dead letters."""
+        self._now = tools.clock.now
+        self._settings = tools.settings
+        self._met = met
+        self._rows: dict[Name, tuple[QueueRow, int]] = {}
+        """With the (monotonic) time at which the store was asked for it."""
 
     async def create(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
         check_tenant_name(tenant)
         check_queue_name(name)
         config = check_config(name, config, self._limits)
+        asked_at = self._now()
         with store_answers(name):
-            return self._remember(await self._store.create_queue(tenant, name, config))
+            return self._remember(await self._store.create_queue(tenant, name, config), asked_at)
 
     async def get(self, tenant: str, name: str) -> QueueRow:
         """The row of a queue that can be used."""
-        row = self._rows.get((tenant, name)) or await self.read(tenant, name)
+        row, asked_at = self._rows.get((tenant, name), (None, 0))
+        if row is None or self._now() - asked_at >= self._settings.row_ms:
+            row = await self.read(tenant, name)
         if row.deleting:
+            self._met(row)
             raise NotFound(f"queue {name} is being deleted")
         return row
 
@@ -73,12 +91,20 @@ class Queues:
         """The row as the store has it, perhaps of a queue that is being deleted."""
         check_tenant_name(tenant)
         check_queue_name(name)
+        asked_at = self._now()
         with store_answers(name):
             row = await self._store.read_queue(tenant, name)
         if row is None:
             self._forget(tenant, name)
             raise NotFound(f"there is no queue {name}")
-        return self._remember(row)
+        return self._remember(row, asked_at)
+
+    async def confirm(self, row: QueueRow) -> QueueRow:
+        """The row anew; `Unavailable` when it is another queue's by now, or being deleted."""
+        found = await self.read(row.tenant, row.name)
+        if found.id != row.id or found.deleting:
+            raise Unavailable(f"queue {row.name} was deleted just now", retry_ms=1_000)
+        return found
 
     async def list(self, tenant: str, after: str = "", limit: int = 100) -> list[QueueRow]:
         """Rows by name, also of queues that are being deleted."""
@@ -86,66 +112,57 @@ class Queues:
         if not 1 <= limit <= PAGE:
             raise BadRequest(f"limit is {limit}: 1 to {PAGE}")
         with store_answers(tenant):
-            return await self._store.list_queues(tenant, after, limit)
+            rows = await self._store.list_queues(tenant, after, limit)
+        for row in rows:
+            if row.deleting:
+                self._met(row)
+        return rows
 
     async def update(
-        self, tenant: str, name: str, config: QueueConfig, version: int | None = None
+        self,
+        tenant: str,
+        name: str,
+        config: QueueConfig,
+        version: int | None = None,
+        id: str | None = None,
     ) -> QueueRow:
-        """Replace the configuration; with a version, only if nobody else did since."""
+        """Replace the configuration; with a version or an id, only if the queue has it still."""
         config = check_config(name, config, self._limits)
         row = await self.read(tenant, name)
         if row.deleting:
+            self._met(row)
             raise NotFound(f"queue {name} is being deleted")
         if version is not None and version != row.version:
             raise Conflict(f"queue {name} has version {row.version}, not {version}")
+        if id is not None and id != row.id:
+            raise Conflict(f"queue {name} was deleted and created again meanwhile")
         if config.shards != row.config.shards:
             raise BadRequest("shards can't be changed: keys would lose their order")
         self._forget(tenant, name)
+        asked_at = self._now()
         with store_answers(name):
-            return self._remember(await self._store.update_queue(row, config))
+            return self._remember(await self._store.update_queue(row, config), asked_at)
 
     async def mark_deleting(self, row: QueueRow) -> QueueRow:
         """From here on nobody can use it."""
         self._forget(row.tenant, row.name)
+        asked_at = self._now()
         with store_answers(row.name):
-            return self._remember(await self._store.mark_deleting(row))
+            return self._remember(await self._store.mark_deleting(row), asked_at)
 
     async def remove(self, row: QueueRow) -> None:
         with store_answers(row.name):
             await self._store.remove_queue(row)
         self._forget(row.tenant, row.name)
 
-    # Dead letters
-
-    async def dead_letter(self, row: QueueRow) -> str | None:
-        """Where a queue's dead letters go. What is a dead-letter queue itself has none."""
-        own = own_dead_letter(row.name, row.config)
-        if own is None or row.name in (await self._targets_of(row.tenant)).values():
-            return None
-        return own
-
-    async def _targets_of(self, tenant: str) -> dict[str, str]:
-        if tenant not in self._targets:
-            found: dict[str, str] = {}
-            after = ""
-            while rows := await self.list(tenant, after, PAGE):
-                found.update((row.name, row.config.dead_letter or "") for row in rows)
-                after = rows[-1].name
-            targets = {name: target for name, target in found.items() if target}
-            self._targets.setdefault(tenant, targets)
-        return self._targets[tenant]
-
     # What is remembered
 
-    def _remember(self, row: QueueRow) -> QueueRow:
+    def _remember(self, row: QueueRow, asked_at: int) -> QueueRow:
         self._forget(row.tenant, row.name)
-        if len(self._rows) >= self._most:
+        if len(self._rows) >= self._settings.queue_rows:
             del self._rows[next(iter(self._rows))]
-        self._rows[row.tenant, row.name] = row
-        if row.config.dead_letter and row.tenant in self._targets:
-            self._targets[row.tenant][row.name] = row.config.dead_letter
+        self._rows[row.tenant, row.name] = row, asked_at
         return row
 
     def _forget(self, tenant: str, name: str) -> None:
         self._rows.pop((tenant, name), None)
-        self._targets.get(tenant, {}).pop(name, None)

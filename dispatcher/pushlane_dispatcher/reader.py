@@ -28,7 +28,7 @@ class Reader:
     async def page(self, page: Page) -> list[Segment]:
         """Segments from the page's start on."""
         segments = await until_done(
-            lambda: self._store.segments(self._key, page.bucket, page.start, page.limit),
+            lambda: self._store.segments(self._key, page.bucket, page.start, page.limit, page.last),
             self._settings,
         )
         if not segments:

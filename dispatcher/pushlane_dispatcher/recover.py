@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import trio
 
+from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS
 from pushlane_dispatcher.core.meter import Meter
 from pushlane_dispatcher.core.recovered import Recovered, RecoveredLease
 from pushlane_dispatcher.core.recovery import recover, remember
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.wanted_marks import wanted_marks
-from pushlane_dispatcher.courier import cache_name
 from pushlane_dispatcher.mark_cache import recall
 from pushlane_dispatcher.repeat import until_decided
 from pushlane_dispatcher.tools import Tools
@@ -47,7 +47,7 @@ async def take_over(
 ) -> Shard:
     """The shard, sealed, as its owner with this epoch. From here on the epoch is used.
 
-    Errors of the store, `Undecided` and `StaleEpoch` come through.
+    Errors of the store and `Undecided` come through.
     """
     key = ShardKey(row.id, number)
     seal, recovered = recover(rows, epoch)
@@ -55,6 +55,14 @@ async def take_over(
     await _read_marks(tools, key, row.config.dedup_window_ms, recovered)
     await until_decided(lambda: tools.store.write_seal(key, seal), tools.settings)
     recovered.leases = await _leases(tools, key, epoch, recovered)
+    ahead = recovered.newest_at - tools.clock.wall()
+    if ahead > CLOCK_TOLERANCE_MS:
+        log.error(
+            "%s: its newest message was stored %d s in the future. One of two clocks is wrong: "
+            "until then expiry of what is there, retention and drops pause",
+            key,
+            ahead // 1000,
+        )
     return Shard(
         key,
         row.name,
@@ -68,6 +76,8 @@ async def take_over(
         tools.bounds,
         tools.leases is not None,
         Meter() if tools.settings.usage else None,
+        row.tenant,
+        tools.clock.doubted,
     )
 
 
@@ -89,15 +99,17 @@ async def read_rows(tools: Tools, key: ShardKey) -> ShardRows:
     settlements = await read_all(
         settlements_of, [*unsettled, CONTROL], tools.settings.recovery_reads
     )
-    return ShardRows(seals, buckets, heads, settlements)
+    return ShardRows(seals, buckets, heads, settlements, await store.read_note(key))
 
 
 async def _read_marks(
     tools: Tools, key: ShardKey, dedup_window_ms: int, recovered: Recovered
 ) -> None:
     """One bucket after the other is taken in, so that all marks are never there at once."""
-    wall, keep = tools.clock.wall(), tools.bounds.producer_seqs
-    wanted = {row.key: row for row in wanted_marks(recovered, dedup_window_ms, wall, keep)}
+    wall = 0 if tools.clock.doubted else tools.clock.wall()  # at 0 none is too old
+    bounds = tools.bounds
+    found = wanted_marks(recovered, dedup_window_ms, wall, bounds.producer_seqs, bounds.dedup_ids)
+    wanted = {row.key: row for row in found}
 
     async def take_in(bucket: BucketKey) -> None:
         heads = None
@@ -143,7 +155,7 @@ async def _leases(
 ) -> list[RecoveredLease]:
     if tools.leases is None:
         return []
-    runs = await tools.leases.claim(cache_name(key), epoch, tools.clock.wall())
+    runs = await tools.leases.claim(key, epoch, tools.clock.wall())
     if runs is None:
         log.warning("%s opens without its lease cache: what is out may come again early", key)
         return []

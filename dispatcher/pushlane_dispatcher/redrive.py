@@ -8,12 +8,13 @@ more.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 import msgspec
 import trio
 
-from pushlane.wire.errors import Throttled
-from pushlane_dispatcher.backlog import PAGE, Cursor, Span, Waiting, begin, look
+from pushlane.wire.errors import Forbidden, Throttled
+from pushlane_dispatcher.backlog import Cursor, Span, Waiting, begin, look
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_storage.interface import Store
@@ -44,6 +45,13 @@ class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     rate: int | None = None
     """Messages a second."""
     dry_run: bool = False
+    targets: tuple[str, ...] = ("*",)
+    """Where they may go: names of queues, and beginnings of names with a star."""
+
+    def may_go(self, to: str) -> bool:
+        return any(
+            to.startswith(name[:-1]) if name.endswith("*") else to == name for name in self.targets
+        )
 
     def target(self, message: Message) -> str | None:
         """Where a message goes; None: it stays."""
@@ -69,6 +77,10 @@ class Redriven(msgspec.Struct, frozen=True):
     """Where to go on; None: it is through."""
 
 
+Leaving = tuple[Waiting, str]
+"""A message, and where it goes."""
+
+
 class _Call:
     def __init__(self, store: Store, queue: OpenQueue, wanted: Redrive, cursor: Cursor) -> None:
         self._store = store
@@ -77,17 +89,19 @@ class _Call:
         self._cursor = cursor
         self._begun = trio.current_time()
         self._count = 0
+        self._barred = False
+        """It came to one that may not go."""
 
     @property
     def _over(self) -> bool:
         late = trio.current_time() >= self._begun + self._wanted.budget_ms / 1000
-        return late or self._count >= self._wanted.max
+        return late or self._barred or self._count >= self._wanted.max
 
     async def run(self) -> Redriven:
         spans = self._cursor.spans
         while spans and not self._over:
             span = spans[0]
-            found = await look(self._store, self._queue, span, PAGE)
+            found = await look(self._store, self._queue, span)
             span.start = await self._take(span, found)
             if span.start >= span.end:
                 spans.pop(0)
@@ -96,9 +110,25 @@ class _Call:
     async def _take(self, span: Span, found: Sequence[Waiting]) -> int:
         """Send what is wanted of one read; from which seq on to look next."""
         wanted = [(one, to) for one in found if (to := self._wanted.target(one.message))]
-        while wanted:
-            if self._over:
-                return wanted[0][0].seq
+        free = list(takewhile(lambda item: self._wanted.may_go(item[1]), wanted))
+        barred = wanted[len(free) :]
+        left = await self._send(span, free) or barred
+        if left is barred and barred:
+            self._bar(barred[0][1])
+        return left[0][0].seq if left else span.start
+
+    def _bar(self, to: str) -> None:
+        """What was sent before is answered; the next call begins with this one, and fails."""
+        if not self._count:
+            raise Forbidden(
+                f"this would send messages to {to}, and you may not publish there: choose others "
+                "with `queue`, or another place with `to`"
+            )
+        self._barred = True
+
+    async def _send(self, span: Span, wanted: list[Leaving]) -> list[Leaving]:
+        """What is left of it when time is over."""
+        while wanted and not self._over:
             count = await self._room(self._queue.runners[span.shard], len(wanted))
             part, wanted = wanted[:count], wanted[count:]
             if self._wanted.dry_run:
@@ -107,7 +137,7 @@ class _Call:
             runner = self._queue.runners[span.shard]
             self._count += runner.redrive(span.lane, {one.seq: to for one, to in part})
             await self._pace()
-        return span.start
+        return wanted
 
     async def _room(self, runner: ShardRunner, count: int) -> int:
         """How many may go at once; none when time is over before one may."""

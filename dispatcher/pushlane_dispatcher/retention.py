@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from pushlane.wire.errors import BadRequest, Conflict
+from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.dropping import droppable
@@ -47,11 +48,13 @@ class Dropped(msgspec.Struct):
 
 
 async def drop_buckets(
-    store: Store, queue: OpenQueue, queue_id: str, names: Iterable[BucketName], wall: int
+    store: Store, queue: OpenQueue, queue_id: str, names: Iterable[BucketName], clock: Clock
 ) -> Dropped:
     """`Conflict` when the queue is another one of the same name."""
     if queue.row.id != queue_id:
-        raise Conflict(f"queue {queue.row.name} was made anew: it is no longer {queue_id}")
+        raise Conflict(
+            f"queue {queue.row.name} was deleted and created again: it is no longer {queue_id}"
+        )
     found = Dropped([], [])
     shards: dict[int, list[BucketName]] = {}
     for name in names:
@@ -62,7 +65,7 @@ async def drop_buckets(
         shard = ShardKey(queue_id, number)
         there = {bucket.key: bucket for bucket in await store.buckets(shard)}
         for name in wanted:
-            reason = _reason(there.get(name.key), queue, wall)
+            reason = _reason(there.get(name.key), queue, clock)
             if reason is not None:
                 found.kept.append(KeptBucket(name.shard, *name.key, reason))
                 continue
@@ -71,8 +74,12 @@ async def drop_buckets(
     return found
 
 
-def _reason(bucket: Bucket | None, queue: OpenQueue, wall: int) -> str | None:
+def _reason(bucket: Bucket | None, queue: OpenQueue, clock: Clock) -> str | None:
     """Why a bucket has to stay; None: it has not."""
-    if bucket is None or droppable(bucket, queue.row.config, wall):
+    if bucket is None:
+        return None
+    if clock.doubted:
+        return "the server's clock is in doubt"
+    if droppable(bucket, queue.row.config, clock.wall()):
         return None
     return "its dedup window is not over" if bucket.drained else "it is not drained"

@@ -5,6 +5,9 @@
 
 import msgspec
 
+PART_BYTES = 1024
+"""What a shard needs in memory to go on at all, at least."""
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # Writing
@@ -27,7 +30,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tick_ms: int = 5
     """The least time between two looks at the timers, should one of them stay due."""
     clock_ms: int = 10_000
-    """The most time between two looks at the wall clock while a timer runs: it may step."""
+    """How often the system's clock, and the store's, are compared with the time that passed."""
 
     # The lease cache
     cache_ms: int = 200
@@ -48,6 +51,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Ended receipts that wait while deliveries go first."""
 
     # Looking
+    views: int = 4
+    """Queues at once that are looked at while nobody here has them open: each may read a lot."""
     peek_ms: int = 10_000
     """How long a peek may read; then it is `unavailable`."""
 
@@ -63,18 +68,53 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     # Shards
     open_shards: int = 10_000
-    """Shards that are open at once. At the bound an idle slot is closed, else `throttled`."""
+    """Shards that are open at once. At the bound an idle one is closed, else `throttled`. Shared:
+    at the share of who opens one more, an idle one of theirs is closed (see `[shares]`)."""
+    windows_bytes: int = 2 << 30
+    """Bodies of messages that all open shards keep in memory together, about: each has a window of
+    `shard.window_bytes`, and there may be `open_shards` of them. Once half of this is used, a shard
+    keeps an equal part of the other half only (100 KiB), and reads the store more often."""
+    windows_ms: int = 100
+    """How often shards that had to do with that hear whether there is room again."""
     idle_ms: int = 600_000
-    """A slot none of whose shards was used for this long is closed."""
+    """A shard that nobody used for this long is closed."""
+    shared_idle_ms: int = 15_000
+    """The same where other servers may want its slot, which is given back then."""
     openings: int = 16
     """Shards that recover at once: each may read a lot."""
     recovery_reads: int = 8
     """Reads of one recovering shard under way at once."""
+    due_ms: int = 60_000
+    """How often the store is asked for shards that nobody has open and in which something is due:
+    messages that expire, or that wait to go to another queue."""
+    due_shards: int = 100
+    """Shards of one slot that are opened for that at a time."""
     open_ms: int = 60_000
     """How long an opening may take, with its wait for the slot and its reads."""
     compare_ms: int = 3_000
     """How often the slots' rows are compared with what is served, where others could take one."""
+    fenced_ms: int = 10_000
+    """How long a server is not ready after others took over what it had: new clients had better go
+    to them, until it is clear that it is well."""
     claims: int = 3
     """How often a slot is claimed for one opening before that fails."""
+
+    # Queues
     queue_rows: int = 10_000
     """Queue rows remembered; the store has the rest."""
+    row_ms: int = 2_000
+    """How old a row may be that is remembered: other servers change and delete queues, too."""
+    row_reads: int = 200
+    """Rows of open queues that are compared with the store's every `row_ms`, where others could
+    have changed them. With more open queues it takes more rounds."""
+    finishing: int = 16
+    """Deletions that somebody else began and this server finishes at once; others wait until they
+    are met again."""
+
+    def __post_init__(self) -> None:
+        least = 2 * PART_BYTES * self.open_shards
+        if self.windows_bytes < least:
+            raise ValueError(
+                f"windows_bytes is {self.windows_bytes}, too little for open_shards ="
+                f" {self.open_shards}: at least {least}, or fewer shards"
+            )

@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pushlane.wire.errors import Throttled, Unavailable
+from pushlane_dispatcher.core.budget import Budget
 from pushlane_dispatcher.core.effects import PublishTicket, Receipts, SettleTicket
 from pushlane_dispatcher.core.explain import Explanation, Stats
+from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.looking import ConsumerInfo, Located, Stretch
+from pushlane_dispatcher.core.overflow import Use
+from pushlane_dispatcher.core.retention import too_long
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.engine import Engine
@@ -31,8 +35,10 @@ class ShardRunner:
     def __init__(self, shard: Shard, tools: Tools, send: Send, ledger: Ledger | Unkept) -> None:
         self._shard = shard
         self._tools = tools
+        shard.verdicts.endings = tools.endings
         self._now = tools.clock.now
         self._engine = self._make_engine(shard, tools, send, ledger)
+        shard.window.bodies.join(tools.budget)
         self.used_at = self._now()
         """Monotonic: when somebody last asked something of it."""
 
@@ -63,8 +69,17 @@ class ShardRunner:
         return self._engine.stopped_by
 
     @property
+    def clock_suspect(self) -> bool:
+        """Nothing of its predecessors ends for its age."""
+        return self._shard.clock_suspect
+
+    @property
     def idle(self) -> bool:
         return self._engine.idle
+
+    @property
+    def unused(self) -> bool:
+        return self._engine.unused
 
     async def run(self) -> Stop:
         """The shard's task; `stopped_by` once it is over."""
@@ -74,9 +89,17 @@ class ShardRunner:
         """Finish what was accepted, then stop. Settles are taken until then."""
         await self._engine.close(reason)
 
-    def step_down(self) -> None:
-        """Somebody else owns the slot: stop here and now."""
-        self._engine.stop(Stop.FENCED)
+    def stop(self, reason: Stop) -> None:
+        """Here and now."""
+        self._engine.stop(reason)
+
+    def leave_budget(self) -> None:
+        """It is over: what it has in memory goes."""
+        self._shard.window.bodies.join(Budget())
+
+    def wake(self) -> None:
+        """Have it look whether it can go on."""
+        self._engine.wake()
 
     def catch_up(self) -> bool:
         """Have the lease cache told what it missed. False: it missed nothing."""
@@ -156,8 +179,13 @@ class ShardRunner:
         lease_ms: int | None = None,
         explicit: bool = False,
         ack_none: bool = False,
+        shared: bool = False,
+        client: str = "",
     ) -> Subscription:
-        """Subscribe. Nothing is delivered before this returned."""
+        """Subscribe. Nothing is delivered before this returned.
+
+        `shared`: its credit is a share of one for several shards (`SharedCredit`).
+        """
         self._open()
         subscription = Subscription(
             self._tools.prefix(),
@@ -166,7 +194,9 @@ class ShardRunner:
             self._shard.config.lease_ms if lease_ms is None else lease_ms,
             explicit=explicit,
             ack_none=ack_none,
+            shared=shared,
             token=sink,
+            client=client,
         )
         self._shard.attach(subscription)
         self._engine.wake()
@@ -174,7 +204,7 @@ class ShardRunner:
 
     def adopt(
         self, prefix: str, held: Iterable[Receipts], sink: Sink, credit: int,
-        *, lease_ms: int | None, explicit: bool,
+        *, lease_ms: int | None, explicit: bool, shared: bool = False, client: str = "",
     ) -> tuple[Subscription, list[Receipts]] | None:  # fmt: skip
         """Resume a subscription that only the lease cache remembered, as `attach` had it.
 
@@ -184,7 +214,7 @@ class ShardRunner:
         found = self.subscription(prefix)
         if found is None or found.token is not None:
             return None
-        found.explicit = explicit
+        found.explicit, found.shared, found.client = explicit, shared, client
         if lease_ms is not None:
             found.lease_ms = lease_ms
         lost = self.resume(found, held, sink)
@@ -265,6 +295,10 @@ class ShardRunner:
         answer: SettleAnswer | None = None,
         *, delay_ms: int | None = None, error: str | None = None, dead: bool = False,
     ) -> SettleTicket:  # fmt: skip
+        """`BadRequest` when the delay is longer than the queue keeps messages: nothing changes."""
+        refusal = too_long(delay_ms or 0, self._shard.config.retention_ms)
+        if refusal is not None:
+            raise refusal
         ticket, now = self._ticket(answer)
         self._shard.nack(
             subscription, generation, receipts, ticket, now,
@@ -290,7 +324,12 @@ class ShardRunner:
     @property
     def may_leave(self) -> int:
         """How many more may be on their way out at once."""
-        return self._shard.bounds.leaving - self._shard.life.leaving()
+        return self._shard.departures.room
+
+    @property
+    def leaving(self) -> int:
+        """Messages on their way to other queues."""
+        return self._shard.life.counts[State.LEAVING]
 
     def cancel(self, lane: int, seq: int, not_before: int, answer: SettleAnswer) -> None:
         """End a delayed message; `NotFound` or `Conflict` when there is none to end."""
@@ -305,11 +344,26 @@ class ShardRunner:
             self._shard.configure(config, dead_letter)
             self._engine.wake()
 
-    def explain(self, lane: int, seq: int) -> Explanation:
-        return self._shard.explain(lane, seq, self._alive())
+    def window_numbers(self) -> dict[str, int]:
+        return self._shard.window.numbers()
+
+    @property
+    def use(self) -> Use:
+        """What it holds, or is about to, of the queue's limits."""
+        return self._shard.overflow.use
+
+    def allot(self, messages: int, size: int | None) -> None:
+        """Its share of the queue's `max_messages` and `max_bytes`."""
+        if self.running:
+            self._shard.allot(messages, size, self._now())
+            self._engine.wake()
+
+    def explain(self, lane: int, seq: int, message: Message | None = None) -> Explanation:
+        """`message` is the stored one, where somebody has read it."""
+        return self._shard.explain(lane, seq, self._there(), message)
 
     def stats(self) -> Stats:
-        self._alive()
+        self._there()
         return self._shard.stats()
 
     # Looking
@@ -317,24 +371,24 @@ class ShardRunner:
     @property
     def lanes(self) -> list[tuple[int, int]]:
         """The numbers of its lanes, the highest first, and the seq behind each one's last."""
-        self._alive()
+        self._there()
         return [(lane.number, lane.stored) for lane in self._shard.window.order]
 
     def stretch(self, lane: int, start: int) -> Stretch | None:
         """The next unsettled messages of a lane from a seq on."""
-        self._alive()
+        self._there()
         return self._shard.stretch(lane, start)
 
     def in_line(self, lane: int, seq: int, not_before: int) -> int | None:
         """How often a message was started that waits for a consumer; None: it does not."""
-        return self._shard.in_line(lane, seq, not_before, self._alive())
+        return self._shard.in_line(lane, seq, not_before, self._there())
 
     def locate(self, lane: int, seq: int) -> Located | None:
-        self._alive()
+        self._there()
         return self._shard.locate(lane, seq)
 
     def consumers(self) -> list[ConsumerInfo]:
-        self._alive()
+        self._there()
         return self._shard.roster()
 
     # Whether it is there at all
@@ -351,6 +405,12 @@ class ShardRunner:
             raise Unavailable(self._engine.stopped_by.value, retry_ms=1_000)
         self.used_at = self._now()
         return self.used_at
+
+    def _there(self) -> int:
+        """The time, for who only looks: that keeps nothing open."""
+        if self._engine.stopped_by is not None:
+            raise Unavailable(self._engine.stopped_by.value, retry_ms=1_000)
+        return self._now()
 
     def _ticket(self, answer: SettleAnswer | None) -> tuple[SettleTicket, int]:
         now = self._alive()

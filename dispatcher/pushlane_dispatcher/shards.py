@@ -1,48 +1,38 @@
-"""The open shards of this process, and the slots that it claimed for them.
-
-An epoch belongs to a slot, and a shard uses an epoch once: its counters start from 0 in each. So a
-shard that stopped and opens again needs a new epoch, and with it every other shard of its slot.
-That is why idle shards are closed by whole slots, and why the rest of a slot is closed in good
-order before it is claimed anew.
-"""
+"""The open shards of this process: each is opened when it is needed, and closed when it is idle."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 
-from pushlane.wire.errors import Throttled, Unavailable
+from pushlane.wire.errors import PushlaneError, Unavailable
 from pushlane_dispatcher.clerk import MINUTE_MS, Clerk
+from pushlane_dispatcher.clock import compare_clocks
+from pushlane_dispatcher.core.places import Claim, Claims, Places
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.window import NUMBERS
 from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.ledger import Ledger, Unkept, read_standing
+from pushlane_dispatcher.queues import Elsewhere
 from pushlane_dispatcher.recording.notes import Notes
 from pushlane_dispatcher.recording.runner import RecordedRunner
 from pushlane_dispatcher.recover import read_rows, take_over
 from pushlane_dispatcher.repeat import Undecided, until_decided
 from pushlane_dispatcher.shard_runner import ShardRunner
+from pushlane_dispatcher.slots import Slot, Slots
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.tools import Tools
 from pushlane_dispatcher.transfers import Send
-from pushlane_leases.interface import StaleEpoch
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import Fenced, SharedStore, StoreError
+from pushlane_storage.interface import Fenced, SharedStore, SlotOwned, StoreError
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.segment import DamagedSegment
-from pushlane_storage.slot import slot_of
 
 log = logging.getLogger(__name__)
-
-
-class Slot:
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.claiming = trio.Lock()
-        self.epoch: int | None = None
-        self.used: set[ShardKey] = set()
-        """Shards that have written under this epoch."""
 
 
 class Held:
@@ -54,7 +44,11 @@ class Held:
         self.key = ShardKey(row.id, number)
         self.dead_letter = dead_letter
         self.slot = slot
+        self.claims: Claims | None = None
+        """For whom it counts; None: for nobody, it was opened on our own account."""
         self.runner: ShardRunner | None = None
+        self.fault: PushlaneError | None = None
+        """Why there is none, as far as clients should know."""
         self.opening = trio.CancelScope()
         self.opened = trio.Event()
         """Or could not be: then there is no runner."""
@@ -69,62 +63,136 @@ class Shards:
         owner: str,
         send: Callable[[str], Send],
         stopped: Callable[[QueueRow], None],
+        confirm: Callable[[QueueRow], Awaitable[QueueRow]],
         clerk: Clerk,
     ) -> None:
-        """`send` makes the way out of a tenant's shards; `stopped` is told of each that ends."""
+        """`send` makes the way out of a tenant's shards; `stopped` is told of each that ends.
+
+        `confirm` reads a queue's row anew: it may have changed until its slot was ours.
+        """
         self._tools = tools
         self._nursery = nursery
         self._owner = owner
         self._send = send
         self._stopped = stopped
+        self._confirm = confirm
         self._clerk = clerk
         self._held: dict[ShardKey, Held] = {}
-        self._slots: dict[int, Slot] = {}
+        self._places = Places("open_shards", tools.settings.open_shards, "open queues")
+        self._slots = Slots(tools.store, owner)
         self._openings = trio.Semaphore(tools.settings.openings)
         self._closed = False
+        self.lost_at: int | None = None
+        """Monotonic: when a slot was last found to be another process's."""
+
+    def window_numbers(self) -> dict[str, int]:
+        """Over all open shards (see `Window.numbers`)."""
+        sums = dict.fromkeys(NUMBERS, 0)
+        for held in self._held.values():
+            if held.runner is not None:
+                for name, number in held.runner.window_numbers().items():
+                    sums[name] += number
+        return sums
+
+    def wake(self) -> None:
+        """Have all look whether they can go on."""
+        for held in self._held.values():
+            if held.runner is not None and held.runner.running:
+                held.runner.wake()
 
     def __len__(self) -> int:
         return len(self._held)
 
-    async def open(self, row: QueueRow, number: int, dead_letter: str | None) -> ShardRunner:
-        """The runner of a shard, opened if need be. Whoever gives up waiting stops nothing."""
+    def __contains__(self, key: ShardKey) -> bool:
+        """Whether a shard is opening, open, or closing."""
+        return key in self._held
+
+    @property
+    def leaving(self) -> int:
+        """Messages on their way to other queues."""
+        runners = [held.runner for held in self._held.values() if held.runner is not None]
+        return sum(runner.leaving for runner in runners)
+
+    @property
+    def clock_suspects(self) -> int:
+        """Shards in which nothing ends for its age."""
+        runners = (held.runner for held in self._held.values())
+        return sum(runner is not None and runner.clock_suspect for runner in runners)
+
+    async def open(
+        self, row: QueueRow, number: int, dead_letter: str | None, claims: Claims | None = None
+    ) -> ShardRunner:
+        """The runner of a shard, opened if need be. Whoever gives up waiting stops nothing.
+
+        It counts for these claims; one that was opened for nobody does so from now on.
+        """
         key = ShardKey(row.id, number)
         while True:
             held = self._held.get(key)
             if held is None:
-                held = await self._begin(row, number, dead_letter)
+                held = await self._begin(row, number, dead_letter, claims)
+            elif held.claims is None and claims is not None:
+                await self._make_room(claims)
+                self._adopt(held, claims)
             await held.opened.wait()
             if held.runner is None:
-                raise Unavailable(f"queue {row.name} could not be opened", retry_ms=1_000)
+                raise held.fault or Unavailable(
+                    f"queue {row.name} could not be opened", retry_ms=1_000
+                )
             if held.runner.running:
                 return held.runner
             await held.gone.wait()
 
-    async def _begin(self, row: QueueRow, number: int, dead_letter: str | None) -> Held:
-        if len(self._held) >= self._tools.settings.open_shards:
+    async def _begin(
+        self, row: QueueRow, number: int, dead_letter: str | None, claims: Claims | None
+    ) -> Held:
+        if self._places.is_full:
             await self.close_idle(0, at_most=1)
+        await self._make_room(claims or ())
         if self._closed:
             raise Unavailable("the dispatcher is closing", retry_ms=1_000)
         key = ShardKey(row.id, number)
         if key in self._held:  # somebody else began while we made room
             return self._held[key]
-        if len(self._held) >= self._tools.settings.open_shards:
-            raise Throttled("too many queues are in use", retry_ms=1_000, limit="open_shards")
-        slot_number = slot_of(key)
-        slot = self._slots.setdefault(slot_number, Slot(slot_number))
-        held = self._held[key] = Held(row, number, dead_letter, slot)
+        refusal = self._places.refusal(claims or ())
+        if refusal is not None:
+            raise refusal
+        held = self._held[key] = Held(row, number, dead_letter, self._slots.of(key))
+        held.claims = claims
+        self._places.take(claims or ())
         self._nursery.start_soon(self._serve, held)
         return held
+
+    def _adopt(self, held: Held, claims: Claims) -> None:
+        """A shard that was opened for nobody counts for somebody from now on."""
+        if held.claims is not None or held.gone.is_set():
+            return
+        self._places.give_back(())
+        refusal = self._places.refusal(claims)
+        self._places.take(claims if refusal is None else ())
+        if refusal is not None:
+            raise refusal
+        held.claims = claims
+
+    async def _make_room(self, claims: Claims) -> None:
+        """Who has a share of all open shards closes an idle one of theirs for another."""
+        claim = self._places.over(claims)
+        if claim is not None:
+            await self.close_idle(0, at_most=1, of=claim)
 
     async def _serve(self, held: Held) -> None:
         """A shard's whole life here."""
         try:
-            held.runner = await self._open(held)
-            if held.runner is not None:
-                held.opened.set()
-                await self._run(held, held.runner)
+            with held.slot.using():
+                held.runner = await self._open(held)
+                if held.runner is not None:
+                    held.opened.set()
+                    await self._run(held, held.runner)
         finally:
             del self._held[held.key]
+            self._places.give_back(held.claims or ())
+            if held.runner is not None:
+                held.runner.leave_budget()
             held.opened.set()
             held.gone.set()
             self._stopped(held.row)
@@ -134,8 +202,8 @@ class Shards:
         if isinstance(ledger, Ledger):
             self._clerk.opened(ledger)
         reason = await runner.run()
-        if reason.gives_up:
-            held.slot.epoch = None
+        if reason is Stop.FENCED:
+            self._end_tenure(held.slot)
         if isinstance(ledger, Ledger):
             await self._clerk.closed(ledger, in_order=not reason.gives_up)
 
@@ -146,30 +214,41 @@ class Shards:
         error: Exception | None = None
         held.opening.deadline = trio.current_time() + self._tools.settings.open_ms / 1000
         with held.opening:
-            async with self._openings:
-                for _ in range(self._tools.settings.claims):
-                    try:
-                        runner = await self._try_open(held)
-                    except (Fenced, StaleEpoch) as fault:
-                        error = fault
-                        held.slot.epoch = None
-                    except (StoreError, Undecided, DamagedSegment) as fault:
-                        error = fault
-                        break
-                    else:
-                        if runner is not None:
-                            return runner
+            for _ in range(self._tools.settings.claims):
+                try:
+                    runner = await self._try_open(held)
+                except Fenced as fault:
+                    error = fault
+                    self._end_tenure(held.slot)
+                except SlotOwned as fault:
+                    error, held.fault = fault, Elsewhere(held.row.name, fault.owner)
+                    break
+                except PushlaneError as fault:
+                    error = held.fault = fault
+                    break
+                except (StoreError, Undecided, DamagedSegment) as fault:
+                    error = fault
+                    break
+                else:
+                    if runner is not None:
+                        return runner
         log.warning("%s could not be opened: %r", held.key, error or "it took too long")
         return None
 
     async def _try_open(self, held: Held) -> ShardRunner | None:
-        """None: the slot was claimed anew meanwhile."""
-        tools, slot, row = self._tools, held.slot, held.row
-        epoch = await self._claim(slot, held.key)
+        """None: the slot was lost meanwhile."""
+        epoch = await held.slot.epoch_for(held.key, partial(self._outlast, held.slot))
+        async with self._openings:  # not before: a claim may wait for another process to be judged
+            return await self._recover(held, epoch)
+
+    async def _recover(self, held: Held, epoch: int) -> ShardRunner | None:
+        tools, slot = self._tools, held.slot
+        await compare_clocks(tools.clock, tools.store)
+        held.row = row = await self._confirm(held.row)
         rows = await read_rows(tools, held.key)
-        if slot.epoch != epoch:
+        if not slot.holds(epoch):
             return None
-        slot.used.add(held.key)
+        slot.used(held.key)
         standing = None
         if tools.settings.usage:
             minute = tools.clock.wall() // MINUTE_MS
@@ -180,7 +259,7 @@ class Shards:
         if standing is not None:
             ledger = Ledger(tools.store, row.tenant, shard, standing)
             await until_decided(ledger.begin, tools.settings)
-        if slot.epoch != epoch:
+        if not slot.holds(epoch):
             return None
         return self._make_runner(row, shard, ledger)
 
@@ -193,16 +272,19 @@ class Shards:
         notes.opened(self._owner, alone=not isinstance(tools.store, SharedStore))
         return RecordedRunner(shard, tools, send, ledger, notes)
 
-    async def _claim(self, slot: Slot, key: ShardKey) -> int:
-        """An epoch that this shard has not used."""
-        async with slot.claiming:
-            if slot.epoch is None or key in slot.used:
-                slot.epoch = None
-                others = [held for held in self._held.values() if held.slot is slot]
-                await self._close_all([held for held in others if held.runner is not None])
-                slot.used.clear()
-                slot.epoch = await self._tools.store.claim(slot.number, self._owner)
-            return slot.epoch
+    def _end_tenure(self, slot: Slot) -> None:
+        """Another process has the slot, or may have: nothing that is open in it counts."""
+        slot.lose()
+        self.lost_at = self._tools.clock.now()
+        for held in self._held.values():
+            if held.slot is slot and held.runner is not None:
+                held.runner.stop(Stop.FENCED)
+
+    async def _outlast(self, slot: Slot) -> None:
+        """Come back when what was open in an older tenure is gone."""
+        for held in list(self._held.values()):
+            if held.slot is slot and held.runner is not None:
+                await held.gone.wait()
 
     async def catch_up(self, guard: LeaseGuard) -> None:
         """Tell the lease cache what it missed. While it is gone, one shard tries for all."""
@@ -219,34 +301,73 @@ class Shards:
     async def compare(self, store: SharedStore) -> None:
         """Step down where another process owns the slot by now, also where nobody writes."""
         for number, epoch in await store.lost_slots():
-            slot = self._slots.get(number)
-            if slot is None or slot.epoch != epoch:
-                continue
-            slot.epoch = None
-            for held in self._held.values():
-                if held.slot is slot and held.runner is not None:
-                    held.runner.step_down()
+            slot = self._slots.lost(number, epoch)
+            if slot is not None:
+                self._end_tenure(slot)
+
+    @asynccontextmanager
+    async def owning(self, row: QueueRow) -> AsyncIterator[None]:
+        """All slots of a queue are ours meanwhile: nobody else confirms anything for it."""
+        at_once = self._tools.settings.openings
+        async with self._slots.owning(_keys(row), self._outlast, at_once):
+            yield
+
+    async def confirm_slots(self, row: QueueRow) -> None:
+        """`Fenced` unless they were ours after this call began."""
+        await self._slots.confirm(_keys(row))
+
+    def forget(self, row: QueueRow) -> None:
+        """The queue is no more."""
+        for key in _keys(row):
+            self._slots.of(key).forget(key)
 
     # Closing
 
     async def close_queue(self, row: QueueRow, reason: Stop) -> None:
         """Close the shards of a queue, and come back when they are gone."""
-        shards = [held for held in self._held.values() if held.key.queue_id == row.id]
-        await self._close_all(shards, reason)
+        await self._close_all(self._of(row), reason)
 
-    async def close_idle(self, idle_ms: int, at_most: int = 256) -> None:
-        """Close slots none of whose shards was used lately, the longest unused first."""
-        slots: dict[Slot, list[Held]] = {}
-        for held in self._held.values():
-            slots.setdefault(held.slot, []).append(held)
+    def stop_queue(self, row: QueueRow, reason: Stop) -> None:
+        """Stop the shards of a queue here and now."""
+        for held in self._of(row):
+            if held.runner is not None:
+                held.runner.stop(reason)
+
+    def _of(self, row: QueueRow) -> list[Held]:
+        return [held for held in self._held.values() if held.key.queue_id == row.id]
+
+    async def close_idle(self, idle_ms: int, at_most: int = 256, of: Claim | None = None) -> None:
+        """Close shards that nobody used lately, the longest unused first; `of`: only theirs."""
         horizon = self._tools.clock.now() - idle_ms
         idle = [
-            (used_at, slot.number, group)
-            for slot, group in slots.items()
-            if (used_at := _used_at(group)) is not None and used_at <= horizon
+            (used_at, held)
+            for used_at, held in self._idle()
+            if used_at <= horizon and (of is None or of in (held.claims or ()))
         ]
-        for _, _, group in sorted(idle, key=lambda item: item[:2])[:at_most]:
-            await self._close_all(group)
+        idle.sort(key=lambda item: item[0])
+        await self._close_all([held for _, held in idle[:at_most]])
+
+    async def close_idle_of(self, row: QueueRow) -> None:
+        """Close the shards of a queue that nobody uses, and give their slots back."""
+        await self._close_all([held for _, held in self._idle() if held.key.queue_id == row.id])
+        await self._slots.release_idle(dict.fromkeys(map(self._slots.of, _keys(row))))
+
+    def _idle(self) -> Iterator[tuple[int, Held]]:
+        """What nobody uses, and since when.
+
+        Messages that can't leave keep a shard open only where nobody else could have it: the queue
+        that they are for may be another server's, and then that one needs this one's slot.
+        """
+        shared = isinstance(self._tools.store, SharedStore)
+        for held in self._held.values():
+            runner = held.runner
+            if runner is None or not runner.running:
+                continue
+            if runner.unused if shared else runner.idle:
+                yield runner.used_at, held
+
+    async def release_idle(self) -> None:
+        await self._slots.release_idle()
 
     async def close(self) -> None:
         """Close everything, in good order; nothing opens any more."""
@@ -267,11 +388,5 @@ class Shards:
                 nursery.start_soon(close, held)
 
 
-def _used_at(group: list[Held]) -> int | None:
-    """When a slot's shards were last used; None when one of them is busy."""
-    times = []
-    for held in group:
-        if held.runner is None or not held.runner.running or not held.runner.idle:
-            return None
-        times.append(held.runner.used_at)
-    return max(times)
+def _keys(row: QueueRow) -> list[ShardKey]:
+    return [ShardKey(row.id, number) for number in range(row.config.shards)]

@@ -24,6 +24,13 @@ class Sink(Protocol):
         """These receipts are void."""
         ...
 
+    def starved(self, starving: bool) -> None:
+        """Something waits here for a permit, or no longer; answer with `credit`.
+
+        Said only to subscriptions that share their credit with other shards.
+        """
+        ...
+
     def ended(self, code: str, message: str) -> None:
         """The subscription is over: the queue was deleted, or its shard has no owner here."""
         ...

@@ -19,5 +19,5 @@ class Stop(Enum):
 
     @property
     def gives_up(self) -> bool:
-        """Whether the slot's epoch is spent with it."""
+        """Whether what it was about to store is left undecided."""
         return self in (Stop.FENCED, Stop.STALE, Stop.UNDECIDED, Stop.DAMAGED)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pushlane.wire.limits import Limits
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.budget import Budget
+from pushlane_dispatcher.hourly import Hourly
 from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.recording.recorder import Recorder
 from pushlane_dispatcher.settings import Settings
@@ -34,3 +36,9 @@ class Tools:
     """Makes the unguessable part of a subscription's receipts."""
     recorder: Recorder | None = None
     """Writes down what happens to some queues."""
+    budget: Budget = field(default_factory=Budget)
+    """Of the windows of all open shards."""
+    endings: dict[str, int] = field(default_factory=dict)
+    """How many messages of all shards ended without an ack, by cause."""
+    past_retention: Hourly = field(default_factory=Hourly)
+    """By queue: what retention ended."""

@@ -1,56 +1,76 @@
-"""Transfers: messages on their way from this shard to other queues.
+"""Transfers: messages on their way from one shard to another queue.
 
-All that goes to one queue at a time travels as one publish; each target has its own task, so a
-slow one holds up nobody else. Every failure is temporary here: the core tries again later, and
-the dedup id keeps a repeat from being stored twice.
+A shard hands over a batch for a queue, and the next one when it knows what became of the first: the
+core says what is tried again, and when. Dead letters make their queue when there is none.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 
-from pushlane.wire.errors import PushlaneError
-from pushlane_dispatcher.core.effects import Transfer
+from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
+from pushlane_dispatcher.publication import Publication
 from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig, QueueRow
 
 log = logging.getLogger(__name__)
 
-Send = Callable[[str, list[Message]], Awaitable[list[bool]]]
-"""Publish to a queue; says of each message whether it is stored there."""
+Errors = Sequence[PushlaneError | None]
+"""Why each message of a batch is not stored; None: it is."""
+Send = Callable[[str, list[Message]], Awaitable[Errors]]
+"""Publish to a queue of the same tenant."""
+Publish = Callable[[str, str, list[Message]], Awaitable[Publication]]
+Ensure = Callable[[str, str, QueueConfig], Awaitable[QueueRow]]
 
 
 class Transfers:
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._queues: dict[str, list[Transfer]] = {}
-        """By target, while its task runs."""
+    """Those of all shards of a process."""
 
-    @property
-    def busy(self) -> bool:
-        return bool(self._queues)
+    def __init__(self, publish: Publish, ensure: Ensure, message_bytes: int) -> None:
+        """`message_bytes`: a dead-letter queue takes all that other queues can have taken."""
+        self._publish = publish
+        self._ensure = ensure
+        self._letters = QueueConfig(dead_letter="", max_message_bytes=message_bytes)
+        self._counts: Counter[str] = Counter(stored=0, postponed=0, refused=0)
 
-    def add(self, transfer: Transfer) -> bool:
-        """Whether `run` must be started for its target."""
-        waiting = self._queues.get(transfer.to)
-        if waiting is None:
-            self._queues[transfer.to] = [transfer]
-            return True
-        waiting.append(transfer)
-        return False
+    def numbers(self) -> dict[str, int]:
+        """Messages that were stored elsewhere, that have to wait, that were refused for good."""
+        return dict(self._counts)
 
-    async def run(self, to: str, answer: Callable[[Transfer, bool], None]) -> None:
-        """Until nothing more waits for this target."""
-        while batch := self._queues[to]:
-            self._queues[to] = []
-            stored = await self._try(to, [transfer.message for transfer in batch])
-            for transfer, there in zip(batch, stored, strict=True):
-                answer(transfer, there)
-        del self._queues[to]
+    def of(self, tenant: str) -> Send:
+        async def send(to: str, messages: list[Message]) -> Errors:
+            errors = await self._try(tenant, to, messages)
+            self._note(tenant, to, errors)
+            return errors
 
-    async def _try(self, to: str, messages: list[Message]) -> list[bool]:
+        return send
+
+    async def _try(self, tenant: str, to: str, messages: list[Message]) -> Errors:
         try:
-            return await self._send(to, messages)
+            if any(message.dead is not None for message in messages):
+                await self._make(tenant, to)
+            publication = await self._publish(tenant, to, messages)
         except PushlaneError as error:
-            log.warning("%d messages can't go to %s now: %s", len(messages), to, error)
-            return [False] * len(messages)
+            return [error] * len(messages)
+        return [publication.failed.get(index) for index in range(len(messages))]
+
+    async def _make(self, tenant: str, to: str) -> None:
+        try:
+            await self._ensure(tenant, to, self._letters)
+        except NotFound as error:  # it is being deleted: then it is made again
+            raise Unavailable(str(error), retry_ms=1_000) from error
+
+    def _note(self, tenant: str, to: str, errors: Errors) -> None:
+        failed = [error for error in errors if error is not None]
+        refused = [error for error in failed if not error.info.retry]
+        self._counts["stored"] += len(errors) - len(failed)
+        self._counts["refused"] += len(refused)
+        self._counts["postponed"] += len(failed) - len(refused)
+        if refused:
+            text = "%d messages can't go to queue %s of %s: %s"
+            log.warning(text, len(refused), to, tenant, refused[0])
+        elif failed:
+            text = "%d messages can't go to queue %s of %s now: %s"
+            log.warning(text, len(failed), to, tenant, failed[0])

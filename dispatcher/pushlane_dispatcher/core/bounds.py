@@ -11,7 +11,7 @@ from pushlane_storage.dropping import TRANSFER_WINDOW_MS
 __all__ = ["CLOCK_TOLERANCE_MS", "TRANSFER_WINDOW_MS", "Bounds"]
 
 CLOCK_TOLERANCE_MS = 60_000
-"""How far wall and monotonic clock may drift apart before expiry pauses."""
+"""How far clocks may disagree before nothing ends for its age any more."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,8 +20,16 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     window_bytes: int = 16 << 20
     """The same in bytes."""
     positions: int = 100_000
-    """Messages known without a body: delayed, retrying, or blocked by their key. At the bound
-    no more is paged in until some of them are due."""
+    """Blocked messages that are kept in memory, of all keys. Others are passed over and read again
+    in their turn: slower for their keys, and nothing to all others. Also the ready messages that
+    may wait for their bodies before more of the schedule index is read."""
+    key_positions: int = 1_000
+    """The same of one key: it costs a read of the store each time they are used up."""
+    delayed: int = 20_000
+    """Delayed messages in memory. Beyond it the later half is left to the schedule index."""
+    retrying: int = 1_000_000
+    """Messages in backoff, or on their way to another queue: each has a row in memory until it
+    ends. At the bound nothing new is paged in until some of them are due, or gone."""
     page_messages: int = 1_000
     """Messages asked of the store in one read."""
     segment_messages: int = 500
@@ -49,16 +57,32 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """… unless there are this many."""
     dedup_ids: int = 1_000_000
     """Dedup ids remembered; beyond it publishes with ids are `throttled`."""
-    producers: int = 10_000
-    """Producers whose sequences are remembered; beyond it new ones are `throttled`."""
+    producers: int = 100_000
+    """Producers whose sequences are remembered, about 450 bytes each; beyond it new ones are
+    `throttled`, until others were silent for the queue's dedup window."""
+    producer_percent: int = 50
+    """How much of these, and of `producer_runs`, one key may have: `shares.key_percent`."""
     producer_seqs: int = 1_024
     """Sequence numbers remembered per producer."""
+    producer_runs: int = 4_000_000
+    """Runs of sequence numbers remembered in all, 24 bytes each: a batch is one run. At the bound
+    a producer's older numbers no longer say which ids they got; then it is `throttled`."""
+    kept_runs: int = 20_000
+    """Runs of numbers that outlive their buckets, in the shard's note, a megabyte at most; of the
+    producers beyond it repeats of numbers whose buckets are gone are `duplicate` without an id."""
+    note_ms: int = 30_000
+    """The least time between two notes for buckets that are to be dropped."""
     bucket_producers: int = 512
     """Producers that a bucket's row names; of one with more, all marks are read at recovery."""
     retention_messages: int = 1_000
     """Messages past their retention that end together: a tick is to be short."""
     retention_sweep_ms: int = 10_000
     """How long what was in flight past its retention is left alone before the next look."""
+    retention_runs: int = 1_000
+    """Runs of messages that retention ended and `explain` still knows of when their rows are gone.
+    Older ones are `unknown` then."""
+    dropped_messages: int = 1_000
+    """Messages that an overflowing queue lets go at once; it goes on a little later."""
     drained_buckets: int = 16
     """Drained buckets kept although nobody needs their marks: `explain` still knows their ends."""
     subscriptions: int = 10_000
@@ -74,7 +98,13 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     leaving: int = 10_000
     """Messages on their way out before an overflowing queue refuses publishes instead."""
     transfer_retry_ms: int = 1_000
-    """How long a refused transfer waits before it is tried again."""
+    """How long transfers to a queue wait when it takes nothing, the first time …"""
+    transfer_retry_max_ms: int = 30_000
+    """… and at most, doubled from time to time."""
+    redrive_wait_ms: int = 60_000
+    """How long redriven messages wait for room in the queue they go to, before they come back."""
+    parked_ms: int = 300_000
+    """How long a dead letter that its queue refuses for good waits before it is offered again."""
     fetch_messages: int = 256
     """Messages read singly, by seq, in one read."""
     horizon_ms: int = 60_000

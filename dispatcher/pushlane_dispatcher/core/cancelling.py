@@ -26,21 +26,22 @@ def cancel(shard: Shard, lane_number: int, seq: int, not_before: int, now: int) 
     if locate(shard, lane_number, seq) is None:
         raise NotFound("the message has ended, or was never stored")
     lane = shard.window.lanes[lane_number]
-    entry = lane.entries.get(seq) or _enter(shard, lane_number, seq, not_before, now)
+    known = lane.entries.get(seq)
+    entry = known or _enter(shard, lane_number, seq, not_before, now)
     if entry is None or entry.state is not State.DELAYED:
         raise Conflict("only a delayed message can be cancelled, and this one is not")
-    shard.window.no_longer_delayed((entry,))
     shard.verdicts.end(entry, CAUSE, now)
+    if known is not None:
+        shard.window.delays.ended(1)
 
 
 def _enter(shard: Shard, lane_number: int, seq: int, not_before: int, now: int) -> Entry | None:
     """The position of a delayed message that the window does not hold; None: it is not delayed."""
     lane = shard.window.lanes[lane_number]
-    if seq < lane.cursor:  # only the schedule index knows it
-        return shard.window.enter_delayed(lane, seq, not_before, now)
     bucket = lane.bucket_of(seq)
     assert bucket is not None  # it was located
-    if seq in bucket.state.voids or not_before <= now + shard.offset:
-        return None
-    shard.window.far += 1  # as when the window comes to it
-    return shard.window.enter_delayed(lane, seq, not_before, now)
+    if seq < lane.cursor:  # only the schedule index knows it, or its key is blocked
+        delayed = not_before > 0
+    else:
+        delayed = not_before > now + shard.offset and seq not in bucket.state.voids
+    return shard.window.enter_delayed(lane, bucket, seq, not_before, now) if delayed else None

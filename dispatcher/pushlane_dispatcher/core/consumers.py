@@ -33,6 +33,7 @@ from pushlane_dispatcher.core.runs import (
     receipts_of,
     runs_of_numbers,
 )
+from pushlane_dispatcher.core.starving import Starving
 from pushlane_dispatcher.core.subscription import Fair, Subscription, Timers
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
@@ -43,7 +44,7 @@ FENCE_BITS = 20
 class Consumers:
     __slots__ = (
         "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log", "_meter",
-        "_resend", "_verdicts", "_window", "idle", "subscriptions", "timers",
+        "_resend", "_verdicts", "_window", "idle", "starving", "subscriptions", "timers",
     )  # fmt: skip
 
     def __init__(
@@ -74,7 +75,8 @@ class Consumers:
         """Receipts to send again once their bodies are read."""
         self.subscriptions: dict[str, Subscription] = {}
         """By the prefix of their receipts."""
-        self.idle = Idle(bounds, life, self)
+        self.idle = Idle(bounds, life, window, self)
+        self.starving = Starving(effects)
 
     # Coming and going
 
@@ -93,11 +95,13 @@ class Consumers:
         if not 0 <= credit <= self._bounds.credit:
             raise BadRequest(f"credit must be 0 to {self._bounds.credit}")
         subscription.credit = credit
+        self.starving.answered(subscription)
         self._offer(subscription)
 
     def detach(self, subscription: Subscription, resume_until: int) -> None:
         """Its connection is lost; leases run on while it is away."""
         subscription.away_until = resume_until
+        subscription.broken = True
         subscription.generation += 1
         self._offer(subscription)
         self.timers.watch(subscription, resume_until)
@@ -116,12 +120,14 @@ class Consumers:
         gone = [n for n in listed if n not in subscription.held and n not in subscription.settled]
         lost += runs_of_numbers(subscription.prefix, sorted(gone))
         subscription.away_until = subscription.adopt_until = None
+        subscription.broken = False
         subscription.generation += 1
+        self.starving.forget(subscription)
         again = [entry for n, entry in subscription.held.items() if n not in listed]
         for entry in again:
             if entry.message is None:
                 self._resend[entry] = entry.n
-                self._window.want(entry)
+                self._window.bodies.want(entry)
             else:
                 self._deliver_again(subscription, entry)
         self._offer(subscription)
@@ -155,9 +161,14 @@ class Consumers:
         for entry in held:
             if graceful:
                 self._verdicts.give_back(entry, now, wall)
-            else:
+            elif entry.state is State.LEASED:
                 self._verdicts.fail(entry, "connection lost", now, wall)
+            elif subscription.broken:
+                self._verdicts.break_off(entry, now, wall)
+            else:
+                self._verdicts.give_back(entry, now, wall)
         self.subscriptions.pop(subscription.prefix, None)
+        self.timers.forget(subscription)
 
     # Granting
 
@@ -181,7 +192,7 @@ class Consumers:
                 break
             share = -(-ready // len(fair.hungry))
             count = min(share, subscription.free(self._bounds))
-            taken, expired = self._window.take(top, count, wall)
+            taken, expired = self._window.expiry.take(top, count, wall)
             for entry in expired:
                 self._verdicts.expire(entry, now, wall)
             if taken:
@@ -191,6 +202,14 @@ class Consumers:
         for receiver, runs in deliveries.items():
             self._effects.append(Deliver(receiver, runs))
         self.idle.note(subscription, granted, now)
+        if self.starving:
+            scarce = subscription is None
+            self.starving.speak(sum(lane.ready for lane in order) if scarce else 0)
+
+    def pause(self) -> None:
+        """Nothing is granted for now: nobody is idle, and nobody starves."""
+        self.idle.since = None
+        self.starving.speak(0)
 
     def _give(
         self, subscription: Subscription, entries: list[Entry],
@@ -201,8 +220,8 @@ class Consumers:
             return
         runs = self._grant(subscription, entries, now)
         deliveries.setdefault(subscription, []).extend(runs)
-        if self._window.tight:
-            self._window.thin_all(entries)
+        if self._window.bodies.tight:
+            self._window.bodies.thin_all(entries)
 
     def _grant(self, subscription: Subscription, entries: list[Entry], now: int) -> list[Run]:
         started = not subscription.explicit
@@ -212,9 +231,9 @@ class Consumers:
         held, n = subscription.held, subscription.next_n
         past = 0
         for entry in entries:
-            past |= entry.attempts | entry.deliveries | entry.grants
-            entry.grants += 1
-            entry.fence = base + entry.grants
+            fence = entry.fence
+            past |= entry.attempts | entry.deliveries | fence
+            entry.fence = (fence if fence > base else base) + 1
             entry.holder = subscription
             entry.n = n
             entry.deadline = deadline
@@ -228,6 +247,8 @@ class Consumers:
                 self._meter.started(len(entries))
         self._life.move(entries, Event.LEASE if started else Event.RESERVE, now)
         self._fair.served(subscription)
+        if subscription.shared:
+            self.starving.served(subscription)
         self.timers.watch(subscription, deadline)
         self._offer(subscription)
         return (make_runs if past else make_fresh_runs)(entries, deadline)
@@ -251,7 +272,10 @@ class Consumers:
         self._offer(subscription)
 
     def _offer(self, subscription: Subscription) -> None:
-        self._fair.offer(subscription, subscription.free(self._bounds))
+        free = subscription.free(self._bounds)
+        self._fair.offer(subscription, free)
+        if subscription.shared:
+            self.starving.offered(subscription, free)
 
     # What consumers say
 
@@ -268,6 +292,7 @@ class Consumers:
         ]
         if not reserved:
             return
+        subscription.lazy = False
         for entry in reserved:
             entry.attempts += 1
             entry.deadline = deadline
@@ -289,6 +314,8 @@ class Consumers:
 
     def _prolonged(self, subscription: Subscription, entries: list[Entry], deadline: int) -> None:
         self.timers.watch(subscription, deadline)
+        if subscription.away_until is not None:  # adopted: it waits for its last lease
+            subscription.away_until = max(subscription.away_until, deadline)
         if self._cached:
             self._effects.append(Remember(subscription, make_runs(entries, deadline)))
 
@@ -367,6 +394,8 @@ class Consumers:
     ) -> list[Entry]:  # fmt: skip
         """What these receipts stand for, for good. `settles`: a repeat will be a duplicate."""
         found, missing = self._look(subscription, generation, receipts, ticket, True)
+        if found:
+            subscription.lazy = False
         if found and (settles or self._cached):
             runs = receipts_of(subscription.prefix, found)
             if settles:
@@ -393,7 +422,8 @@ class Consumers:
             if subscription.away_until is not None and subscription.away_until <= now:
                 self.end(subscription, False, now, wall)
                 continue
-            subscription.pardon(now)
+            if subscription.pardon(now) and subscription.shared:
+                self.starving.pardoned(subscription)
             late = subscription.late(now)
             if late:
                 self._expire(subscription, late, now, wall)
@@ -407,18 +437,22 @@ class Consumers:
         self._lose(subscription, late)
         failed = 0
         for entry in late:
-            leased = entry.state is State.LEASED
-            failed += leased
-            self._verdicts.fail(entry, "lease expired" if leased else "never started", now, wall)
+            if entry.state is State.LEASED:
+                failed += 1
+                self._verdicts.fail(entry, "lease expired", now, wall)
+            else:
+                subscription.lazy = True
+                self._verdicts.give_back(entry, now, wall)
         self._penalize(subscription, failed, now)
 
     def take_back(self, stolen: list[Entry], now: int, wall: int) -> None:
         """Take reservations of one subscription back, for an idle one."""
         holder = stolen[0].holder
         assert holder is not None
+        holder.lazy = True
         self._lose(holder, stolen)
         for entry in stolen:
-            self._verdicts.fail(entry, "taken back for an idle consumer", now, wall, wait=False)
+            self._verdicts.give_back(entry, now, wall)
 
     def _lose(self, subscription: Subscription, entries: list[Entry]) -> None:
         """Tell a holder that these are no longer its own."""

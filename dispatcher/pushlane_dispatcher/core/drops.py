@@ -2,7 +2,8 @@
 
 A drained bucket is dropped when its dedup marks are no longer needed. Until then, and a little
 longer than need be, it stays, so that `explain` can say how its messages ended. But only a few do
-so for that reason alone: a busy queue would fill the disk with what nobody will ask for.
+so for that reason alone: a busy queue would fill the disk with what nobody will ask for. What must
+outlive it is noted first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS, Bounds
 from pushlane_dispatcher.core.dedup import Dedup
 from pushlane_dispatcher.core.effects import Drop, Effect
+from pushlane_dispatcher.core.notes import Notes
 from pushlane_storage.bucket import Bucket
 
 
@@ -24,12 +26,18 @@ class Waiting(NamedTuple):
 
 
 class Drops:
-    __slots__ = ("_bounds", "_dedup", "_effects", "_number", "_waiting")
+    __slots__ = (
+        "_bounds", "_dedup", "_effects", "_next_note", "_notes", "_number", "_waiting", "archived",
+    )  # fmt: skip
 
-    def __init__(self, bounds: Bounds, effects: list[Effect], dedup: Dedup) -> None:
+    def __init__(self, bounds: Bounds, effects: list[Effect], dedup: Dedup, notes: Notes) -> None:
         self._bounds = bounds
         self._effects = effects
         self._dedup = dedup
+        self._notes = notes
+        self._next_note = 0
+        self.archived = False
+        """They wait for an archive: whoever wrote it drops them."""
         self._waiting: list[Waiting] = []
         """The first one due first."""
         self._number = 0
@@ -41,7 +49,7 @@ class Drops:
             window = max(window, TRANSFER_WINDOW_MS)
         self._number += 1
         insort(self._waiting, Waiting(now + max(0, window - age), self._number, bucket))
-        if len(self._waiting) > self._bounds.drained_buckets:
+        if len(self._waiting) > self._bounds.drained_buckets and not self.archived:
             self._drop_spare()
 
     def _drop_spare(self) -> None:
@@ -60,15 +68,26 @@ class Drops:
         marks = bucket.marks
         if marks.ids or marks.transfers or marks.producers is None:
             return False
-        return all(self._dedup.passed(name, high) for name, (_, high) in marks.producers.items())
+        return all(
+            self._dedup.producers.passed(name, high) for name, (_, high) in marks.producers.items()
+        )
 
-    def tick(self, now: int) -> None:
+    def tick(self, now: int, wall: int) -> None:
+        ripe: list[Waiting] = []
         while self._waiting and self._waiting[0].due <= now:
-            self._effects.append(Drop(self._waiting.pop(0).bucket.key))
-
-    def clear(self) -> None:
-        """They wait for an archive: whoever wrote it drops them."""
-        self._waiting.clear()
+            ripe.append(self._waiting.pop(0))
+        lasting = [waiting for waiting in ripe if self._notes.concerns(waiting.bucket)]
+        if lasting and now < self._next_note:
+            for waiting in lasting:
+                ripe.remove(waiting)
+                insort(self._waiting, waiting._replace(due=self._next_note))
+        elif lasting:
+            for waiting in lasting:
+                self._notes.keep(waiting.bucket)
+            self._notes.write(now, wall)
+            self._next_note = now + self._bounds.note_ms
+        if not self.archived:
+            self._effects += [Drop(waiting.bucket.key) for waiting in ripe]
 
     def next(self) -> int | None:
         """Monotonic: when `tick` has something to do."""

@@ -1,7 +1,7 @@
 """What a shard asks of the world, and the tickets of those who wait for it.
 
 Effects stand in `Shard.effects` in the order in which they must begin. An effect that has an
-answer is handed back with it: `appended`, `settled`, `paged`, `fetched`, `scheduled`,
+answer is handed back with it: `appended`, `settled`, `noted`, `paged`, `fetched`, `scheduled`,
 `transferred`.
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pushlane_storage.bucket import Bucket, BucketKey
 from pushlane_storage.message import Message
+from pushlane_storage.note import Note
 from pushlane_storage.segment import Segment
 from pushlane_storage.settlement import Settlement
 
@@ -36,21 +37,23 @@ class PublishTicket:
         """The seq of each message; -1 where it failed."""
         self.lanes = lanes
         """The lane of each message; None says the default lane for all."""
-        self.duplicates: dict[int, tuple[int, int]] = {}
-        """Index → (lane, seq) of the message that was stored first."""
+        self.duplicates: dict[int, tuple[int, int] | None] = {}
+        """Index → (lane, seq) of the message that was stored first; None: that was long ago."""
         self.failed: dict[int, PushlaneError] = {}
         self.waits = 0
         self.token = token
 
 
 class SettleTicket:
-    """One start, ack, nack or extend: which of its receipts did not succeed."""
+    """One start, ack, nack or extend: which of its receipts did not succeed. Or one purge."""
 
-    __slots__ = ("duplicate", "lost", "silent", "token")
+    __slots__ = ("duplicate", "lost", "purged", "silent", "token")
 
     def __init__(self, token: Any = None, silent: bool = False) -> None:
         self.lost: list[Receipts] = []
         self.duplicate: list[Receipts] = []
+        self.purged = 0
+        """Of a purge: how many messages it ended."""
         self.token = token
         self.silent = silent
         """Nobody waits for its answer: an ack may wait for company."""
@@ -147,6 +150,24 @@ class Drop(Effect):
         self.key = key
 
 
+class WriteNote(Effect):
+    """Replace the shard's note; answer `noted`. Repeat until it is done, in order with `Drop`."""
+
+    __slots__ = ("note",)
+
+    def __init__(self, note: Note) -> None:
+        self.note = note
+
+
+class DropPurges(Effect):
+    """Remove rows of older purges, by (owner, n): a later one covers them. No answer."""
+
+    __slots__ = ("flushes",)
+
+    def __init__(self, flushes: list[tuple[int, int]]) -> None:
+        self.flushes = flushes
+
+
 class Page(Effect):
     """Read a bucket's segments from `start` on; answer `paged`. All up to `last` is stored."""
 
@@ -202,6 +223,20 @@ class Lost(Effect):
         self.receipts = receipts
 
 
+class Starved(Effect):
+    """Tell a subscription over several shards whether something waits for a permit of it here.
+
+    Answer it with `credit`, with or without a permit. Also said when permits came back from
+    backoff: they may be wanted elsewhere.
+    """
+
+    __slots__ = ("starving", "subscription")
+
+    def __init__(self, subscription: Subscription, starving: bool) -> None:
+        self.subscription = subscription
+        self.starving = starving
+
+
 class Remember(Effect):
     """Tell the lease cache of leases that started or were extended."""
 
@@ -222,22 +257,24 @@ class Forget(Effect):
 
 
 class Transfer(Effect):
-    """Append a message to another queue; answer `transferred`.
+    """Append messages to another queue, in order; answer `transferred`.
 
-    `dedup` is derived from the message's id, so repeating it stores nothing twice.
+    They are numbered, so repeating it stores nothing twice.
     """
 
-    __slots__ = ("dedup", "entry", "message", "to")
+    __slots__ = ("entries", "messages", "to")
 
-    def __init__(self, entry: Entry, to: str, message: Message, dedup: str) -> None:
-        self.entry = entry
+    def __init__(self, to: str, entries: list[Entry], messages: list[Message]) -> None:
         self.to = to
-        self.message = message
-        self.dedup = dedup
+        self.entries = entries
+        self.messages = messages
 
 
 class Published(Effect):
-    """A publish is decided: every message of it is stored, a duplicate, or failed."""
+    """A publish is decided: every message of it is stored, a duplicate, or failed.
+
+    Duplicates were stored some time ago: they are such only if this is still the owner.
+    """
 
     __slots__ = ("ticket",)
 

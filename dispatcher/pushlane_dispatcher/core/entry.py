@@ -36,10 +36,9 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     attempts: int = 0
     """How often a consumer started it."""
     deliveries: int = 0
-    """How often it came back without a word from its consumer."""
-    grants: int = 0
-    """How often it was granted in this epoch: the low part of its fence."""
+    """How often its client's connection broke before it was started."""
     fence: int = 0
+    """Of its last grant: the epoch, and below it how often it was granted in this one."""
     error: str | None = None
     holder: Subscription | None = None
     n: int = 0
@@ -50,6 +49,8 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """Why it leaves or ends."""
     to: str = ""
     """The queue it leaves for."""
+    number: int = 0
+    """Its number among those that leave; 0: it has none yet, or an older version sent it off."""
 
     @property
     def order(self) -> tuple[int, int]:

@@ -45,7 +45,7 @@ def parse_id(message_id: str) -> Place:
         queue_id, shard, lane, seq = message_id.rsplit("-", 3)
         place = Place(queue_id, int(shard, 16), int(lane, 16), int(seq, 16))
     except ValueError:
-        raise NotFound("no message has such an id") from None
+        raise NotFound("no message has this id") from None
     if make_id(*place) != message_id:  # signs, spaces, capitals, leading zeros
-        raise NotFound("no message has such an id")
+        raise NotFound("no message has this id")
     return place

@@ -3,6 +3,8 @@
 A deep prefetch must not keep work from a consumer that waits for it. When one has been idle for
 a while with nothing ready, half of the longest prefetch is taken back, its last messages first.
 They are promised to the idle one: by free permits alone they could go back where they came from.
+Who let something lie itself gets nothing in this way until it has started or settled something:
+two of that kind would pass a message back and forth for ever.
 """
 
 from __future__ import annotations
@@ -13,17 +15,19 @@ from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.life import Life, State
 from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.core.window import Window
 
 if TYPE_CHECKING:
     from pushlane_dispatcher.core.consumers import Consumers
 
 
 class Idle:
-    __slots__ = ("_bounds", "_consumers", "_life", "_promised", "since")
+    __slots__ = ("_bounds", "_consumers", "_life", "_promised", "_window", "since")
 
-    def __init__(self, bounds: Bounds, life: Life, consumers: Consumers) -> None:
+    def __init__(self, bounds: Bounds, life: Life, window: Window, consumers: Consumers) -> None:
         self._bounds = bounds
         self._life = life
+        self._window = window
         self._consumers = consumers
         self._promised: dict[Entry, Subscription] = {}
         """Taken back, and for whom."""
@@ -62,7 +66,9 @@ class Idle:
         """Of those that hold nothing, the one with the most free permits."""
         best, most = None, 0
         for subscription in self._consumers.subscriptions.values():
-            if not subscription.held and subscription.free(self._bounds) > most:
+            if subscription.held or subscription.lazy:
+                continue
+            if subscription.free(self._bounds) > most:
                 best, most = subscription, subscription.free(self._bounds)
         return best
 
@@ -80,7 +86,7 @@ class Idle:
         kept: dict[Subscription, list[Entry]] = {}
         for entry in [entry for entry in self._promised if entry.state is not State.VOIDING]:
             thief = self._promised.pop(entry)
-            expired = 0 < entry.expires_at <= wall
+            expired = self._window.expiry.expired(entry, wall)
             if entry.state is State.READY and entry.message is not None and not expired:
                 kept.setdefault(thief, []).append(entry)
         given = {

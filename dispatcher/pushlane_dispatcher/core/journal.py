@@ -16,9 +16,10 @@ from pushlane_dispatcher.core.dedup import Dedup
 from pushlane_dispatcher.core.effects import Append, Effect, Published, PublishTicket
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
 from pushlane_dispatcher.core.marks import Marks
-from pushlane_dispatcher.core.numbers import Place
+from pushlane_dispatcher.core.numbers import SOMEWHERE, Place
+from pushlane_dispatcher.core.retention import too_long
 from pushlane_storage.bucket import Bucket, BucketKey
-from pushlane_storage.message import MESSAGE_OVERHEAD, Message, size_of
+from pushlane_storage.message import MESSAGE_OVERHEAD, Message, is_transfer, size_of
 from pushlane_storage.segment import Segment, marks_of
 from pushlane_storage.seq import counter_of, make_seq
 
@@ -29,7 +30,7 @@ MakeRoom = Callable[[int, int], PushlaneError | None]
 class Journal:
     __slots__ = (
         "_bounds", "_effects", "_get_lane", "_lanes", "dedup", "max_message_bytes",
-        "pending_messages", "pending_size",
+        "pending_messages", "pending_size", "retention_ms", "soonest",
     )  # fmt: skip
 
     def __init__(
@@ -46,9 +47,12 @@ class Journal:
         self._get_lane = get_lane
         self.dedup = dedup
         self.max_message_bytes = 0
+        self.retention_ms = 0
         self.pending_messages = 0
         """Published and not yet stored, flushes under way included."""
         self.pending_size = 0
+        self.soonest: int | None = None
+        """Wall clock: when the first expires of what was accepted lately."""
 
     @property
     def congested(self) -> bool:
@@ -70,7 +74,7 @@ class Journal:
         if producer is not None:
             lane.marked = True
             low = messages[0].producer_seq
-            self.dedup.pending_run(producer, low, count, DEFAULT_LANE, first, now)
+            self.dedup.producers.add(producer, low, count, DEFAULT_LANE, first, now)
         ticket.seqs.extend(range(first, first + count))
         lane.counter += count
         lane.pending += messages
@@ -116,21 +120,21 @@ class Journal:
     def publish(
         self, messages: Sequence[Message], ticket: PublishTicket, make_room: MakeRoom, now: int
     ) -> None:
-        """Messages of any kind: each stands alone."""
+        """Messages of any kind. Each stands alone, but for those of another shard: they come in
+        order, and one that is refused stops those behind it."""
         touched: dict[int, int] = {}
+        in_order = is_transfer(messages[0])
         for index, message in enumerate(messages):
             number = DEFAULT_LANE if ticket.lanes is None else ticket.lanes[index]
             size = size_of(message)
-            error = self._refuse(message, number, size)
-            if error is None:
-                found = self.dedup.find(message, now)
-                if isinstance(found, PushlaneError):
-                    error = found
-                elif found is not None:
-                    self._repeat(found, ticket, index)
-                    continue
-                else:
-                    error = make_room(1, size)
+            found = self.dedup.find(message, now)
+            if found is not None and not isinstance(found, PushlaneError):
+                self._repeat(found, ticket, index)
+                continue
+            error = found or self._refuse(message, number, size)
+            if error is None and in_order and ticket.failed:
+                error = Throttled("it waits for one before it, which was refused", retry_ms=100)
+            error = error or make_room(1, size)
             if error is not None:
                 ticket.failed[index] = error
                 ticket.seqs.append(-1)
@@ -143,7 +147,10 @@ class Journal:
             ticket.waits += 1
 
     def _repeat(self, first: Place, ticket: PublishTicket, index: int) -> None:
-        if self.dedup.is_stored(first):
+        if first is SOMEWHERE:
+            ticket.seqs.append(-1)
+            ticket.duplicates[index] = None
+        elif self.dedup.is_stored(first):
             ticket.seqs.append(first.seq)
             ticket.duplicates[index] = first
         else:
@@ -158,7 +165,11 @@ class Journal:
                 limit="max_message_bytes",
             )
         if message.key is not None and (lane != DEFAULT_LANE or message.not_before):
-            return BadRequest("a message with a key can have neither priority nor delay")
+            return BadRequest("key can't be combined with priority or delay_ms")
+        if message.not_before:
+            error = too_long(message.not_before - message.published_at, self.retention_ms)
+            if error is not None:
+                return error
         if self.full(1, size):
             return Throttled(
                 "too much is waiting to be stored", retry_ms=100, limit="pending_messages"
@@ -174,6 +185,8 @@ class Journal:
         lane.pending_size += size
         self.pending_messages += 1
         self.pending_size += size
+        if message.expires_at and (self.soonest is None or message.expires_at < self.soonest):
+            self.soonest = message.expires_at
         if message.dedup is not None or message.producer is not None:
             lane.marked = True
             self.dedup.pending(message, number, seq, now)

@@ -24,8 +24,8 @@ class LiveBucket:
     """A bucket that is not drained yet, as its owner knows it."""
 
     __slots__ = (
-        "assigned", "assigned_size", "closed", "count", "first", "key", "last_at", "marks",
-        "noted", "opened_at", "rolled", "rows", "size", "state",
+        "assigned", "assigned_size", "closed", "count", "far", "first", "key", "last_at", "marks",
+        "noted", "opened_at", "passed", "rolled", "rows", "size", "state",
     )  # fmt: skip
 
     def __init__(self, key: BucketKey, first: int, opened_at: int, marks: Marks) -> None:
@@ -48,6 +48,10 @@ class LiveBucket:
         """Settlement rows since its last checkpoint."""
         self.noted = (0, 0)
         """What `Overflow` counts it for: unsettled messages and their bytes."""
+        self.far = 0
+        """Messages below the cursor that only the schedule index knows of."""
+        self.passed = 0
+        """Messages below the cursor that were passed over: their key was blocked."""
 
     @property
     def last(self) -> int:
@@ -71,7 +75,7 @@ class LiveBucket:
 
 class Lane:
     __slots__ = (
-        "again", "buckets", "counter", "cursor", "entries", "epoch", "flights", "fresh",
+        "again", "bare", "buckets", "counter", "cursor", "entries", "epoch", "flights", "fresh",
         "last_start", "marked", "number", "open", "paging", "pending", "pending_size",
         "plain", "purged", "stored", "tickets",
     )  # fmt: skip
@@ -84,13 +88,16 @@ class Lane:
         self.stored = make_seq(epoch, 0)
         """Everything below is stored, in order."""
         self.cursor = 0
-        """Everything below is in memory, settled, or far in the schedule; the rest is backlog."""
+        """Everything below is in memory, settled, far in the schedule, or passed over because of
+        its key; the rest is backlog."""
         self.purged = -1
         """A purge up to here is durable or being written."""
         self.paging = False
         self.entries: dict[int, Entry] = {}
         self.fresh: deque[Entry] = deque()
         self.again: list[tuple[int, Entry]] = []
+        self.bare: list[tuple[int, Entry]] = []
+        """Ready, but without their bodies (see `Bodies`)."""
         self.buckets: list[LiveBucket] = []
         """Undrained ones, by first seq."""
         self.open: LiveBucket | None = None
@@ -141,6 +148,14 @@ class Lane:
             taken.append(fresh.popleft())
         return taken
 
+    def take_last(self, count: int) -> list[Entry]:
+        """Up to `count` ready messages from the end, the last one first."""
+        fresh, again = self.fresh, self.again
+        if fresh:
+            return [fresh.pop() for _ in range(min(count, len(fresh)))]
+        again.sort()  # then it is still a heap
+        return [again.pop()[1] for _ in range(min(count, len(again)))]
+
     def remove(self, gone: Iterable[Entry]) -> None:
         """Take these out of the ready messages."""
         seqs = {entry.seq for entry in gone}
@@ -162,6 +177,15 @@ class Lane:
             if self.buckets[index].last >= seq:
                 return self.buckets[index]
             index += 1
+        return None
+
+    def unsettled_from(self, seq: int) -> tuple[LiveBucket, int, int] | None:
+        """The next stretch of unsettled messages, from a seq on: its bucket, first and last."""
+        while (bucket := self.bucket_from(seq)) is not None:
+            gap = next(bucket.state.settled.gaps(max(seq, bucket.first), bucket.last), None)
+            if gap is not None:
+                return bucket, *gap
+            seq = bucket.last + 1
         return None
 
 

@@ -45,10 +45,12 @@ class Event(Enum):
     RETURN = "nack, lease expired, connection lost"
     REQUEUE = "void durable"
     POSTPONE = "void durable, backoff"
+    BLOCK = "void durable, its key is taken"
     DUE = "not_before reached"
     UNBLOCK = "its key is free"
     LEAVE = "to another queue"
     MOVE = "stored there"
+    REFUSE = "refused there"
     END = "expired, dropped or purged"
     SETTLED = "settlement durable"
     SETTLED_EXPIRED = "settlement durable: expired"
@@ -68,6 +70,7 @@ TABLE: dict[tuple[State, Event], State] = {
     (State.LEASED, Event.RETURN): State.VOIDING,
     (State.VOIDING, Event.REQUEUE): State.READY,
     (State.VOIDING, Event.POSTPONE): State.RETRYING,
+    (State.VOIDING, Event.BLOCK): State.BLOCKED,
     (State.RETRYING, Event.DUE): State.READY,
     (State.DELAYED, Event.DUE): State.READY,
     (State.BLOCKED, Event.UNBLOCK): State.READY,
@@ -75,7 +78,10 @@ TABLE: dict[tuple[State, Event], State] = {
     (State.RESERVED, Event.LEAVE): State.LEAVING,
     (State.LEASED, Event.LEAVE): State.LEAVING,
     (State.BLOCKED, Event.LEAVE): State.LEAVING,
+    (State.DELAYED, Event.LEAVE): State.LEAVING,
+    (State.RETRYING, Event.LEAVE): State.LEAVING,
     (State.LEAVING, Event.MOVE): State.MOVED,
+    (State.LEAVING, Event.REFUSE): State.VOIDING,
     (State.MOVED, Event.SETTLED): State.DEAD,
     (State.RESERVED, Event.END): State.ENDING,
     (State.LEASED, Event.END): State.ENDING,
@@ -100,6 +106,8 @@ ENDS = {
 IN_FLIGHT = frozenset((State.RESERVED, State.LEASED))
 WAITING = frozenset((State.DELAYED, State.RETRYING, State.BLOCKED))
 PURGEABLE = frozenset((State.READY, *WAITING))
+HELD = (State.RESERVED, State.LEASED, State.VOIDING, *WAITING)
+"""Neither ready nor on its way out."""
 
 
 class Living(Protocol):
@@ -109,8 +117,7 @@ class Living(Protocol):
     since: int
 
 
-_SETTLING, _LEAVING = int(State.SETTLING), int(State.LEAVING)
-_MOVED, _ENDING = int(State.MOVED), int(State.ENDING)
+_SETTLING, _MOVED, _ENDING = int(State.SETTLING), int(State.MOVED), int(State.ENDING)
 """Asked for with every publish, and names of an enumeration are looked up slowly."""
 
 
@@ -152,10 +159,18 @@ class Life:
         counts = self.counts
         return counts[State.DELAYED] + counts[State.RETRYING] + counts[State.BLOCKED]
 
-    def leaving(self) -> int:
+    def going(self) -> int:
         """Messages that are as good as gone: they don't count against the queue's limits."""
         counts = self.counts
-        return counts[_SETTLING] + counts[_LEAVING] + counts[_MOVED] + counts[_ENDING]
+        return counts[_SETTLING] + counts[_MOVED] + counts[_ENDING]
+
+    def leaving(self) -> int:
+        """The same, and those on their way to another queue."""
+        return self.going() + self.counts[State.LEAVING]
+
+    def departing(self) -> int:
+        """Messages that are on their way to another queue."""
+        return self.counts[State.LEAVING] + self.counts[_MOVED]
 
 
 def diagram() -> str:

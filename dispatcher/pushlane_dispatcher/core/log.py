@@ -136,7 +136,17 @@ class Log:
         self._next.hurried = True
         self._next.leaving.append(entry)
         self._row(entry.lane, entry.seq).leaving.append(
-            Leaving(entry.seq, entry.cause, entry.to, entry.attempts, entry.error, wall)
+            Leaving(
+                entry.seq,
+                entry.cause,
+                entry.to,
+                entry.attempts,
+                entry.error,
+                wall,
+                entry.number,
+                entry.deliveries,
+                entry.fence,
+            )
         )
 
     def end(self, entry: Entry) -> None:

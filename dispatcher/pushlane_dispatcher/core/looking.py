@@ -42,6 +42,8 @@ class ConsumerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One subscription of one shard."""
 
     session: str
+    client: str
+    """What its client calls itself; empty: it doesn't say."""
     shard: int
     state: Literal["active", "away", "closed"]
     """`away`: its connection is lost, it may resume. `closed`: it only settles what it has."""
@@ -55,13 +57,8 @@ class ConsumerInfo(msgspec.Struct, frozen=True, kw_only=True):
 def stretch(shard: Shard, lane_number: int, start: int) -> Stretch | None:
     """The next unsettled messages of a lane, from a seq on; None: there are no more."""
     lane = shard.window.lanes[lane_number]
-    start = max(start, lane.purged + 1)
-    while (bucket := lane.bucket_from(start)) is not None:
-        gap = next(bucket.state.settled.gaps(max(start, bucket.first), bucket.last), None)
-        if gap is not None:
-            return Stretch(bucket.key, *gap)
-        start = bucket.last + 1
-    return None
+    found = lane.unsettled_from(max(start, lane.purged + 1))
+    return None if found is None else Stretch(found[0].key, found[1], found[2])
 
 
 def in_line(shard: Shard, lane_number: int, seq: int, not_before: int, now: int) -> int | None:
@@ -76,8 +73,8 @@ def in_line(shard: Shard, lane_number: int, seq: int, not_before: int, now: int)
     entry = lane.entries.get(seq)
     if entry is not None:
         return entry.attempts if entry.state in IN_LINE else None
-    if seq < lane.cursor:  # only the schedule index knows it
-        return None
+    if seq < lane.cursor:  # only the schedule index knows it, or its key is blocked
+        return None if not_before else located.attempts
     bucket = lane.bucket_of(seq)
     assert bucket is not None  # it was located
     void = bucket.state.voids.get(seq)
@@ -110,6 +107,7 @@ def _info(shard: Shard, subscription: Subscription) -> ConsumerInfo:
     away = subscription.away_until is not None
     return ConsumerInfo(
         session=subscription.session,
+        client=subscription.client,
         shard=shard.key.shard,
         state="closed" if subscription.closed else "away" if away else "active",
         credit=subscription.credit,

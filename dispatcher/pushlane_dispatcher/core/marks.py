@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from pushlane_dispatcher.core.dedup import TRANSFER
 from pushlane_storage.bucket import MarkSummary
+from pushlane_storage.message import TRANSFER
 from pushlane_storage.segment import DedupMark
 
 

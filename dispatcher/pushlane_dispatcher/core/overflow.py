@@ -1,30 +1,58 @@
 """Overflow: what happens when a queue is full.
 
-`reject` refuses the publish. `drop_oldest` and `dead_letter` make room by the oldest ready
-messages; what is in flight is never taken away, so a queue full of leased messages refuses too.
+`reject` refuses the publish. `drop_oldest` and `dead_letter` take it and make room by the oldest
+ready messages. Those may stand in the store, or be about to be stored; then room is owed, and made
+as they come in. What is in flight, or waits for its time or its key, is never taken away: a queue
+full of that refuses, too.
+
+The limits are the queue's; each shard has a share of them (`pushlane_dispatcher.shares`).
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pushlane.wire.errors import PushlaneError, QueueFull
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.departures import Departures
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.journal import Journal
 from pushlane_dispatcher.core.lane import LiveBucket
-from pushlane_dispatcher.core.life import Life, State
+from pushlane_dispatcher.core.life import HELD, Life, State
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
+
+_LEAVING = int(State.LEAVING)
+"""Asked for with every publish, and names of an enumeration are looked up slowly."""
+
+
+class Use(NamedTuple):
+    """What counts against the limits."""
+
+    messages: int
+    bytes: int
+    held_messages: int
+    """What of it can't be let go."""
+    held_bytes: int
 
 
 class Overflow:
     __slots__ = (
-        "_bounds", "_journal", "_life", "_verdicts", "_window", "bytes", "limit", "messages",
+        "_bounds", "_departures", "_journal", "_life", "_verdicts", "_window", "bytes", "limit",
+        "limit_bytes", "messages", "owing",
     )  # fmt: skip
 
     def __init__(
-        self, bounds: Bounds, life: Life, journal: Journal, window: Window, verdicts: Verdicts
+        self,
+        bounds: Bounds,
+        life: Life,
+        journal: Journal,
+        window: Window,
+        verdicts: Verdicts,
+        departures: Departures,
     ) -> None:
         self._bounds = bounds
+        self._departures = departures
         self._life = life
         self._journal = journal
         self._window = window
@@ -34,7 +62,11 @@ class Overflow:
         self.bytes = 0
         """The same in bytes."""
         self.limit = 0
-        """`max_messages`, as far as `auto_expand` raised it."""
+        """This shard's share of `max_messages` …"""
+        self.limit_bytes: int | None = None
+        """… and of `max_bytes`."""
+        self.owing = False
+        """More was taken than there is room for: the oldest are to go."""
 
     def recount(self, bucket: LiveBucket) -> None:
         """A bucket has other messages, or other ends, than before."""
@@ -44,74 +76,118 @@ class Overflow:
         bucket.noted = now
 
     def configured(self) -> None:
-        self.limit = self._verdicts.config.max_messages
+        """Until it gets its share, a shard has an equal part of the queue's limits."""
+        config = self._verdicts.config
+        self.limit = config.max_messages // config.shards
+        self.limit_bytes = None if config.max_bytes is None else config.max_bytes // config.shards
+
+    def allot(self, messages: int, size: int | None, now: int, wall: int) -> None:
+        """From now on this is its share. When it holds more, the oldest go, if they may."""
+        self.limit, self.limit_bytes = messages, size
+        self.owing = True
+        self.pay(now, wall)
 
     @property
     def used(self) -> int:
         """Messages that count: stored or about to be, and not about to go."""
-        return self.messages + self._journal.pending_messages - self._life.leaving()
+        return self.messages + self._journal.pending_messages - self._going
 
     @property
     def used_bytes(self) -> int:
         """The same in bytes; what is about to go counts for the average."""
-        held = self.bytes
-        if held:
-            held -= held * self._life.leaving() // self.messages
-        return held + self._journal.pending_size
+        return self.bytes - self._average(self._going) + self._journal.pending_size
+
+    @property
+    def held(self) -> int:
+        """Messages that nobody may take away to make room."""
+        held = self._window.delays.far + self._window.keys.passed + self._stuck
+        return held + sum(self._life.counts[state] for state in HELD)
+
+    @property
+    def use(self) -> Use:
+        held = self.held
+        return Use(self.used, self.used_bytes, held, self._average(held))
+
+    def _average(self, count: int) -> int:
+        """What so many stored messages take, by their average."""
+        return self.bytes * count // self.messages if self.bytes else 0
+
+    @property
+    def _going(self) -> int:
+        """What is about to go. What leaves counts until it is gone, but where the policy is to
+        make room that way: then it does as long as the other queue takes it."""
+        going = self._life.going()
+        leaving = self._life.counts[_LEAVING]
+        return going + leaving - self._stuck if leaving else going
+
+    @property
+    def _stuck(self) -> int:
+        """Those that leave and count."""
+        leaving = self._life.counts[_LEAVING]
+        if leaving and self._verdicts.config.overflow == "dead_letter":
+            leaving -= self._departures.flowing
+        return leaving
 
     def has_room(self, count: int, size: int) -> bool:
-        config = self._verdicts.config
-        if config.auto_expand:
-            self._expand(self.used + count)
-        if config.max_bytes is not None and self.used_bytes + size > config.max_bytes:
+        if self.limit_bytes is not None and self.used_bytes + size > self.limit_bytes:
             return False
-        return self.used + count <= self.limit
-
-    def _expand(self, wanted: int) -> None:
-        """Double the limit at 80 %, halve it again below 20 %."""
-        floor = self._verdicts.config.max_messages
-        top = max(floor, self._bounds.max_limit)
-        while wanted * 5 > self.limit * 4 and self.limit < top:
-            self.limit = min(max(2 * self.limit, 1), top)
-        while wanted * 5 < self.limit and self.limit > floor:
-            self.limit = max(self.limit // 2, floor)
+        used = self.messages + self._journal.pending_messages - self._going
+        return used + count <= self.limit
 
     def make_room(self, count: int, size: int, now: int, wall: int) -> PushlaneError | None:
         """Room for messages of this size in all, or why there is none; then nothing changes."""
+        if self.has_room(count, size):
+            return None
+        full = self._full(count, size)
+        if full is None:
+            self.owing = True
+            self.pay(now, wall, count, size)
+        return full
+
+    def pay(self, now: int, wall: int, count: int = 0, size: int = 0) -> None:
+        """Let the oldest go until there is room; what is not at hand goes later."""
         policy = self._verdicts.config.overflow
-        victims: list[Entry] = []
-        freed = 0
-        while not self.has_room(count - len(victims), size - freed):
-            entry = self._victim(policy, len(victims))
-            if entry is None:
-                for victim in victims:
-                    victim.lane.put_back(victim)
-                return self._full()
-            victims.append(entry)
-            freed += entry.size
-        for victim in victims:
+        for _ in range(self._bounds.dropped_messages):
+            if policy == "reject" or self.has_room(count, size):
+                self.owing = False
+                return
+            victim = self._victim(policy)
+            if victim is None:
+                return
             if policy == "drop_oldest":
                 self._verdicts.end(victim, "dropped", now)
             else:
                 self._verdicts.kill(victim, "overflow", now, wall)
-        return None
 
-    def _victim(self, policy: str, chosen: int) -> Entry | None:
-        """Take out the message that goes next; None when none may go."""
-        if policy == "reject":
+    def _victim(self, policy: str) -> Entry | None:
+        """Take out the message that goes next; None when none can go now."""
+        leaving = self._life.counts[_LEAVING]
+        enough = leaving >= self._bounds.leaving or self._departures.held_up
+        if policy == "dead_letter" and enough:
             return None
-        if policy == "dead_letter":
-            leaving = self._life.counts[State.LEAVING] + chosen
-            if leaving >= self._bounds.leaving:
-                return None
         entry = self._window.oldest_ready()
         if entry is not None:
             entry.lane.take(1)
         return entry
 
-    def _full(self) -> PushlaneError:
-        return QueueFull(
-            f"the queue holds {self.used} messages, as many as it may",
-            retry_ms=1_000,
-            limit="max_messages",
-        )
+    def _full(self, count: int, size: int) -> PushlaneError | None:
+        """Why these messages can't be taken, whatever may go; None: they can."""
+        policy = self._verdicts.config.overflow
+        held, owed = self.used, self.used + count - self.limit
+        if policy != "reject":
+            held = self.held
+        if self.limit_bytes is not None:
+            taken = self.used_bytes if policy == "reject" else self._average(held)
+            if taken + size > self.limit_bytes:
+                return _queue_full("max_bytes")
+        if held + count > self.limit:
+            return _queue_full("max_messages")
+        if policy == "dead_letter":
+            leaving = self._life.counts[_LEAVING]
+            if leaving + owed > self._bounds.leaving or self._departures.held_up:
+                return _queue_full("leaving")
+        return None
+
+
+def _queue_full(limit: str) -> QueueFull:
+    return QueueFull("the queue is full", retry_ms=1_000, limit=limit)

@@ -9,6 +9,7 @@ import msgspec
 
 from pushlane_storage.bucket import Bucket
 from pushlane_storage.message import Message
+from pushlane_storage.note import Note
 from pushlane_storage.segment import DedupMark
 from pushlane_storage.settlement import BucketState
 from pushlane_storage.tally import Tally
@@ -55,6 +56,16 @@ class Recovered(msgspec.Struct):
     """(lane, mark) of all that was looked at, in any order."""
     floors: dict[str, int] = {}
     """By producer: up to which number nothing was looked at."""
+    note: Note | None = None
+    """What the predecessors left."""
+    purges: list[tuple[int, int]] = []
+    """The rows of purges, by (owner, n)."""
     leases: list[RecoveredLease] = []
     tally: Tally | None = None
     """None: nobody counted what happened before."""
+
+    @property
+    def newest_at(self) -> int:
+        """When its newest message was published, by whoever stored it; 0: there is none."""
+        rows = (*self.drained, *(found.row for found in self.buckets))
+        return max((row.last_at for row in rows), default=0)

@@ -16,7 +16,7 @@ import msgspec
 
 from pushlane_dispatcher.core.marks import summarize
 from pushlane_dispatcher.core.recovered import Recovered, RecoveredBucket
-from pushlane_storage.bucket import Bucket
+from pushlane_storage.bucket import CONTROL, Bucket
 from pushlane_storage.existing import Folding, ShardRows, count_flushes, count_stored
 from pushlane_storage.seal import Seal, Seals
 from pushlane_storage.segment import DedupMark, SegmentHead
@@ -30,7 +30,9 @@ def recover(rows: ShardRows, epoch: int) -> tuple[Seal, Recovered]:
     counters, existing = _count_counters(rows, seals, older)
     flushes = count_flushes(rows, seals, {row.key: row for row in existing if not row.drained})
     folding = Folding(rows, flushes)
-    recovered = Recovered(max((seal.owner for seal in rows.seals), default=0))
+    recovered = Recovered(max((seal.owner for seal in rows.seals), default=0), note=rows.note)
+    control = rows.settlements.get(CONTROL, ())
+    recovered.purges = [(row.owner, row.n) for row in control if row.owner < epoch]
     for bucket in existing:
         if bucket.drained:
             recovered.drained.append(bucket)

@@ -4,7 +4,8 @@ They may stand anywhere in the queue. What is behind the window comes in as a ba
 so that it leaves like every other message: nothing that is read later finds it a second time.
 
 A blocked message may leave, too, and without waiting for those of its key before it: somebody
-chose it. Those who choose all of a key in order of seq see them leave in that order.
+chose it. Those who choose all of a key in order of seq see them leave in that order. It keeps its
+place until its departure is durable; a bare position has none, so nothing comes in meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.looking import IN_LINE, in_line
-from pushlane_storage.message import MESSAGE_OVERHEAD
 
 if TYPE_CHECKING:
     from pushlane_dispatcher.core.shard import Shard
@@ -31,8 +31,6 @@ def redrive(shard: Shard, lane_number: int, targets: Mapping[int, str], now: int
     if any(entry.state is State.READY for entry in leaving):
         lane.remove(leaving)
     for entry in leaving:
-        if entry.state is State.BLOCKED:
-            shard.window.keys.withdraw(entry)
         shard.departures.leave(entry, REDRIVEN, targets[entry.seq], now, now + shard.offset)
     return len(leaving)
 
@@ -42,9 +40,9 @@ def _entry(shard: Shard, lane: Lane, seq: int, now: int) -> Entry | None:
     if entry is not None:
         return entry if entry.state in IN_LINE else None
     attempts = in_line(shard, lane.number, seq, 0, now)
-    if attempts is None:
+    bucket = lane.bucket_of(seq)
+    if attempts is None or bucket is None or (seq < lane.cursor and not bucket.passed):
         return None
-    entry = Entry(seq, lane, None, MESSAGE_OVERHEAD, State.READY, now, attempts=attempts)
-    lane.entries[seq] = entry
-    shard.life.born(State.READY)
+    entry = shard.window.enter(lane, bucket, seq, now)
+    shard.hold()  # nobody knows its key: it may be that of what comes in
     return entry

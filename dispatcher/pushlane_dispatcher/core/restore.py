@@ -27,13 +27,21 @@ receipt settle another message.
 def restore(shard: Shard, recovered: Recovered, now: int) -> None:
     """Fill a fresh shard. Effects that this asks for stand in its list like all others."""
     wall = now + shard.offset
+    judged = 0 if shard.clock_suspect else wall  # then nothing is old
     for found in recovered.buckets:
         _restore_bucket(shard, found, now)
+    leaving = [
+        entry for found in recovered.buckets for entry in _restore_leaving(shard, found, now)
+    ]
+    for entry in sorted(leaving, key=lambda entry: entry.number):
+        shard.departures.decided(entry, now)
+    if recovered.note is not None:
+        shard.notes.restore(recovered.note, now, wall)
     for lane_number, mark in sorted(recovered.marks, key=lambda item: item[1].published_at):
-        shard.dedup.restore(mark, lane_number, now, wall)
+        shard.dedup.restore(mark, lane_number, now, judged)
     for producer, number in recovered.floors.items():
-        shard.dedup.restore_floor(producer, number)
-    shard.dedup.restored()
+        shard.dedup.producers.restore_floor(producer, number)
+    shard.dedup.producers.restored(recovered.note)
     for row in recovered.drained:  # now it is known which of their marks are needed
         shard.drop_later(row, now)
     for lease in recovered.leases:
@@ -58,12 +66,19 @@ def _restore_bucket(shard: Shard, found: RecoveredBucket, now: int) -> None:
     lane.buckets.append(bucket)
     lane.cursor = min(lane.cursor, row.first)
     shard.overflow.recount(bucket)
+
+
+def _restore_leaving(shard: Shard, found: RecoveredBucket, now: int) -> list[Entry]:
+    lane = shard.window.lane(found.row.key.lane)
+    entries = []
     for leaving in found.state.leaving.values():
         entry = _bare(lane, leaving.seq, State.LEAVING, now)
-        entry.cause, entry.to = leaving.cause, leaving.to
+        entry.cause, entry.to, entry.number = leaving.cause, leaving.to, leaving.number
         entry.attempts, entry.error = leaving.attempts, leaving.error
-        shard.life.born(State.LEAVING)
-        shard.departures.decided(entry)
+        entry.deliveries, entry.fence = leaving.deliveries, leaving.fence
+        entries.append(entry)
+    shard.life.born(State.LEAVING, len(entries))
+    return entries
 
 
 def _bare(lane: Lane, seq: int, state: State, now: int) -> Entry:
@@ -93,12 +108,15 @@ def _restore_lease(shard: Shard, lease: RecoveredLease, now: int, wall: int) -> 
         subscription.next_n = (shard.epoch << RECEIPT_EPOCH_BITS) + 1
         subscription.away_until = now
         subscription.adopt_until = now + shard.bounds.adopt_ms
-    deadline = now + max(0, lease.deadline - wall)
+    left = max(0, lease.deadline - wall)
+    if shard.clock_suspect:  # nobody who is gone for good may hold it for as long as that
+        left = min(left, lease.lease_ms)
+    deadline = now + left
     entry = _bare(lane, lease.seq, State.LEASED if lease.started else State.RESERVED, now)
     entry.message = lease.message
     entry.size = size_of(lease.message)
-    shard.window.resident += 1
-    shard.window.resident_bytes += entry.size
+    shard.window.bodies.resident += 1
+    shard.window.bodies.resident_bytes += entry.size
     entry.attempts = lease.attempts + lease.started
     entry.deliveries = lease.deliveries
     entry.fence, entry.n, entry.deadline = lease.fence, lease.n, deadline
@@ -109,6 +127,4 @@ def _restore_lease(shard: Shard, lease: RecoveredLease, now: int, wall: int) -> 
         shard.window.keys.claim(entry.key, entry)
     shard.life.born(entry.state)
     subscription.held[lease.n] = entry
-    assert subscription.away_until is not None
-    subscription.away_until = max(subscription.away_until, deadline)
     shard.consumers.adopted(subscription, entry)

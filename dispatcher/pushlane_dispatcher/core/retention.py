@@ -3,35 +3,66 @@
 Only closed buckets are looked at, and of them what is not in flight: a leased message is decided
 when it comes back. It all ends like every other message; what stands behind the window comes in as
 a bare position first, so that nothing that is read later finds it a second time.
+
+Where the queue says `retention_end: "dead_letter"` it leaves for the dead letters instead, no more
+at once than may be on their way out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from pushlane.wire.errors import BadRequest
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.delays import TIMED
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
-from pushlane_dispatcher.core.life import PURGEABLE, Life, State
-from pushlane_dispatcher.core.log import Log
-from pushlane_dispatcher.core.verdicts import Verdicts
-from pushlane_dispatcher.core.window import Window
-from pushlane_storage.message import MESSAGE_OVERHEAD
+from pushlane_dispatcher.core.life import PURGEABLE, State
+
+if TYPE_CHECKING:
+    from pushlane_dispatcher.core.departures import Departures
+    from pushlane_dispatcher.core.log import Log
+    from pushlane_dispatcher.core.verdicts import Verdicts
+    from pushlane_dispatcher.core.window import Window
 
 CAUSE = "expired"
+REASON = "retention"
+"""What it is counted as: others expire because their own `ttl_ms` is over."""
+LIMIT = "retention_ms"
+
+Run = tuple[int, int, int, bool]
+"""Lane, first and last seq of messages that ended together; whether as dead letters."""
+
+
+def too_long(delay_ms: int, retention_ms: int) -> BadRequest | None:
+    """Why a message may not wait for so long; None: it may."""
+    if delay_ms <= retention_ms:
+        return None
+    return BadRequest(
+        f"delay_ms is {delay_ms}, longer than the queue's retention_ms ({retention_ms}):"
+        " the message would end before it is delivered",
+        limit=LIMIT,
+    )
 
 
 class Retention:
-    __slots__ = ("_bounds", "_life", "_log", "_verdicts", "_window", "next_at")
+    __slots__ = (
+        "_bounds", "_departures", "_log", "_runs", "_verdicts", "_window", "ended", "next_at",
+    )  # fmt: skip
 
     def __init__(
-        self, bounds: Bounds, life: Life, log: Log, window: Window, verdicts: Verdicts
+        self, bounds: Bounds, log: Log, window: Window, verdicts: Verdicts, departures: Departures
     ) -> None:
         self._bounds = bounds
-        self._life = life
         self._log = log
         self._window = window
         self._verdicts = verdicts
+        self._departures = departures
+        self._runs: deque[Run] = deque(maxlen=bounds.retention_runs)
+        self.ended = 0
+        """Messages that retention ended since the shard was opened."""
         self.next_at: int | None = None
         """Wall clock: when the first bucket is past its retention, or is looked at again."""
 
@@ -49,10 +80,14 @@ class Retention:
         at = self.next()
         if at is None or wall < at:
             return
+        count = self._room()
+        if count <= 0:  # where dead letters go nothing is taken now, or too much is under way
+            self.next_at = wall + self._bounds.transfer_retry_ms
+            return
         for lane in self._window.order:
-            found = self._past(lane, now, wall)
+            found = self._past(lane, count, now, wall)
             if found:
-                self._end(lane, found, now)
+                self._end(lane, found, now, wall)
                 self._window.purging = True
                 self._log.hold()
                 return
@@ -66,7 +101,27 @@ class Retention:
         """
         if self.next_at is None or self._window.purging:
             return None
-        return None if any(lane.paging for lane in self._window.order) else self.next_at
+        return None if self._window.reading else self.next_at
+
+    def find(self, lane: int, seq: int) -> bool | None:
+        """Whether retention made a message a dead letter; None: it did not end it, or long ago."""
+        for number, low, high, dead in self._runs:
+            if number == lane and low <= seq <= high:
+                return dead
+        return None
+
+    @property
+    def _buries(self) -> bool:
+        """What ends becomes a dead letter."""
+        verdicts = self._verdicts
+        return verdicts.config.retention_end == "dead_letter" and verdicts.dead_letter is not None
+
+    def _room(self) -> int:
+        """How many messages may end now."""
+        count = self._bounds.retention_messages
+        if not self._buries:
+            return count
+        return 0 if self._departures.held_up else min(count, self._departures.room)
 
     def _dues(self) -> Iterator[int]:
         for lane in self._window.order:
@@ -75,13 +130,13 @@ class Retention:
     def _due(self, bucket: LiveBucket) -> int:
         return bucket.last_at + self._verdicts.config.retention_ms
 
-    def _past(self, lane: Lane, now: int, wall: int) -> list[Entry]:
+    def _past(self, lane: Lane, count: int, now: int, wall: int) -> list[Entry]:
         found: list[Entry] = []
         for bucket in lane.buckets:
             if bucket.closed and self._due(bucket) <= wall:
                 for entry in self._waiting(lane, bucket, now):
                     found.append(entry)
-                    if len(found) >= self._bounds.retention_messages:
+                    if len(found) >= count:
                         return found
         return found
 
@@ -91,24 +146,26 @@ class Retention:
             for seq in range(low, high + 1):
                 entry = lane.entries.get(seq)
                 if entry is None:
-                    yield self._enter(lane, seq, now)
+                    yield self._window.enter(lane, bucket, seq, now)
                 elif entry.state in PURGEABLE:
                     yield entry
 
-    def _enter(self, lane: Lane, seq: int, now: int) -> Entry:
-        if seq < lane.cursor:  # only the schedule index knew it
-            self._window.far -= 1
-        entry = Entry(seq, lane, None, MESSAGE_OVERHEAD, State.READY, now)
-        lane.entries[seq] = entry
-        self._life.born(State.READY)
-        return entry
-
-    def _end(self, lane: Lane, found: list[Entry], now: int) -> None:
-        waiting = {entry for entry in found if entry.state in (State.DELAYED, State.RETRYING)}
-        if waiting:
-            self._window.no_longer_delayed(waiting)
+    def _end(self, lane: Lane, found: Sequence[Entry], now: int, wall: int) -> None:
+        waiting = sum(entry.state in TIMED for entry in found)
         lane.remove(entry for entry in found if entry.state is State.READY)
+        buries = self._buries
         for entry in found:
-            if entry.state is State.BLOCKED:
-                self._window.keys.withdraw(entry)
-            self._verdicts.end(entry, CAUSE, now)
+            if buries:
+                self._verdicts.kill(entry, CAUSE, now, wall, REASON)
+            else:
+                self._verdicts.end(entry, CAUSE, now, REASON)
+            self._remember(lane.number, entry.seq, buries)
+        self._window.delays.ended(waiting)
+        self.ended += len(found)
+
+    def _remember(self, lane: int, seq: int, dead: bool) -> None:
+        runs = self._runs
+        if runs and (runs[-1][0], runs[-1][2], runs[-1][3]) == (lane, seq - 1, dead):
+            runs[-1] = (lane, runs[-1][1], seq, dead)
+        else:
+            runs.append((lane, seq, seq, dead))

@@ -5,8 +5,13 @@ from a source given at birth. What the shard wants done stands in the list that 
 hands over; the outcomes come back as events. It never waits, reads a clock or touches I/O, so a
 seed and a commit reproduce any run.
 
-`now` is monotonic milliseconds; wall-clock time is `now` plus an offset that `tick` brings.
-Leases, backoff and dedup windows run on the monotonic clock, `not_before` and expiry on the wall.
+`now` is monotonic milliseconds; wall time is `now` plus an offset that `tick` brings and that does
+not step (see `Clock`). Leases, backoff and dedup windows are kept in monotonic time, `not_before`
+and expiry in wall time, which a successor can read.
+
+While its clock is *suspect* nothing that a predecessor stored ends for its age, no bucket is
+dropped or past its retention, and dedup marks count as new. It is suspect when it is doubted
+outside, or when a predecessor stored something in the future: one of the two clocks was wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher.core.account import Account
 from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, Bounds
 from pushlane_dispatcher.core.cancelling import cancel
@@ -25,6 +31,7 @@ from pushlane_dispatcher.core.effects import (
     Append,
     Confirm,
     Done,
+    DropPurges,
     Effect,
     Fetch,
     Mark,
@@ -36,6 +43,7 @@ from pushlane_dispatcher.core.effects import (
     Settle,
     SettleTicket,
     Transfer,
+    WriteNote,
 )
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.explain import Explanation, Stats, explain, stats
@@ -53,6 +61,7 @@ from pushlane_dispatcher.core.looking import (
     stretch,
 )
 from pushlane_dispatcher.core.meter import Meter
+from pushlane_dispatcher.core.notes import Notes
 from pushlane_dispatcher.core.overflow import Overflow
 from pushlane_dispatcher.core.recovered import Recovered
 from pushlane_dispatcher.core.redriving import redrive
@@ -64,8 +73,10 @@ from pushlane_dispatcher.core.window import Window
 from pushlane_storage.bucket import Bucket, ShardKey
 from pushlane_storage.interface import Due
 from pushlane_storage.message import Message
+from pushlane_storage.note import Note
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.segment import Segment
+from pushlane_storage.seq import make_seq
 from pushlane_storage.settlement import Purge
 from pushlane_storage.tally import Counters
 
@@ -85,14 +96,19 @@ class Shard:
         bounds: Bounds | None = None,
         cached: bool = False,
         meter: Meter | None = None,
+        tenant: str = "",
+        doubted: bool = False,
     ) -> None:
-        """`cached`: a lease cache wants to be told of starts, extensions and ends."""
+        """`cached`: a lease cache wants to be told of starts, extensions and ends.
+
+        `doubted`: the clock that made `offset` is.
+        """
         self.key = key
         self.name = name
         self.epoch = epoch
         self.offset = offset
         self.bounds = bounds = bounds or Bounds()
-        self._birth_offset = offset
+        self._newest_at = recovered.newest_at
         self.meter = meter
         if meter is not None:
             meter.offset = offset
@@ -107,18 +123,26 @@ class Shard:
         self.log = Log(bounds, self._effects, epoch)
         self.departures = Departures(
             bounds, self._effects, self.life, self.log, self.window,
-            (name, key.queue_id, key.shard),
+            (name, key.queue_id, key.shard), epoch,
         )  # fmt: skip
         self.verdicts = Verdicts(self.life, self.log, self.window, self.departures, chance, meter)
         self.consumers = Consumers(
             bounds, epoch, self._effects, self.life, self.log, self.window, self.verdicts, cached,
             meter,
         )  # fmt: skip
-        self.overflow = Overflow(bounds, self.life, self.journal, self.window, self.verdicts)
-        self._drops = Drops(bounds, self._effects, self.dedup)
-        self.retention = Retention(bounds, self.life, self.log, self.window, self.verdicts)
+        self._purges = recovered.purges
+        """The rows of purges that are stored; only the last of them counts."""
+        self.overflow = Overflow(
+            bounds, self.life, self.journal, self.window, self.verdicts, self.departures
+        )
+        blank = Note(epoch, 0, tenant, name)
+        self.notes = Notes(bounds, self._effects, self.dedup.producers, blank)
+        self._drops = Drops(bounds, self._effects, self.dedup, self.notes)
+        self.retention = Retention(bounds, self.log, self.window, self.verdicts, self.departures)
         self.configure(config, dead_letter)
-        self.window.scheduled_until = now + offset + bounds.horizon_ms
+        self.window.delays.read_until = now + offset + bounds.horizon_ms
+        self.clock_suspect = False
+        self._judge_clock(now + offset, doubted)
         restore(self, recovered, now)
         self.retention.reconsider()
 
@@ -127,37 +151,60 @@ class Shard:
         self.config = config
         self.verdicts.config = config
         self.verdicts.dead_letter = dead_letter
+        self.departures.configure(dead_letter)
         self.journal.max_message_bytes = config.max_message_bytes
+        self.journal.retention_ms = config.retention_ms
         self.dedup.window_ms = config.dedup_window_ms
         self.overflow.configured()
         self.retention.reconsider()
-        if config.archive != "none":
-            self._drops.clear()
-
-    @property
-    def clock_suspect(self) -> bool:
-        """The clocks disagree: nothing expires until they agree again."""
-        return abs(self.offset - self._birth_offset) > CLOCK_TOLERANCE_MS
+        self._drops.archived = config.archive != "none"
 
     def effects(self, now: int) -> list[Effect]:
         """Hand over what is to be done, after granting and flushing what can be."""
         wall = now + self.offset
         if not self.config.paused:
-            self.consumers.pump(now, 0 if self.clock_suspect else wall)
+            self.consumers.pump(now, wall)
         else:
-            self.consumers.idle.since = None
+            self.consumers.pause()
+        if self.overflow.owing:
+            self.overflow.pay(now, wall)
         self.departures.pump(now, wall)
-        self.window.fetch()
-        self.window.page()
-        self.window.schedule(wall)
-        company = False
-        for lane in self.window.order:
-            if lane.pending:
-                company |= self.journal.flush(lane, now, wall)
-        self.log.flush(now, company)
+        self.window.read()
+        self.window.delays.read(wall)
+        if self.journal.soonest is not None or self.life.counts[State.LEAVING]:
+            self._remind(now, wall)
+        if self.notes.holding is None:
+            company = False
+            for lane in self.window.order:
+                if lane.pending:
+                    company |= self.journal.flush(lane, now, wall)
+            self.log.flush(now, company)
         effects = self._effects.copy()
         self._effects.clear()
         return effects
+
+    # When it must be open
+
+    def _remind(self, now: int, wall: int) -> None:
+        """What is due while nobody uses the queue is noted before it is written."""
+        if self.journal.soonest is not None:
+            self.notes.remind(self.journal.soonest, now, wall, hold=True)
+            self.journal.soonest = None
+        if self.life.counts[State.LEAVING]:
+            self.notes.remind(wall, now, wall, hold=True)
+
+    def part(self, now: int) -> None:
+        """The shard will be closed: the note says when it must be open again."""
+        wall = now + self.offset
+        dues = [wall] if self.life.departing() else []
+        for lane in self.window.order:
+            dues += [entry.expires_at for entry in lane.entries.values() if entry.expires_at]
+            dues += [bucket.last_at + self.config.retention_ms for bucket in lane.buckets]
+        self.notes.part(min(dues, default=None), now, wall)
+
+    def noted(self, write: WriteNote) -> None:
+        """A note is durable."""
+        self.notes.written(write)
 
     # Publishing
 
@@ -189,12 +236,15 @@ class Shard:
 
     def _new(self, first: Message, now: int) -> bool:
         """Whether neither it nor what its producer numbered after it can be a repeat."""
-        return first.producer is None or self.dedup.all_new(first.producer, first.producer_seq, now)
+        name, low = first.producer, first.producer_seq
+        return name is None or self.dedup.producers.all_new(name, low, now)
 
     def appended(self, append: Append, now: int) -> None:
         """A flush is stored."""
         wall = now + self.offset
         self.account.changed = True
+        if append.opens is not None:
+            self.notes.remind(wall + self.config.retention_ms, now, wall, hold=False)
         for stored in self.journal.stored(append):
             if self.meter is not None:
                 self.meter.stored(stored.segment.messages, stored.size, now)
@@ -202,6 +252,10 @@ class Shard:
             self.window.stored(stored, now, wall)
             for bucket in stored.lane.buckets[-2:]:
                 self.close(stored.lane, bucket, now)
+
+    def allot(self, messages: int, size: int | None, now: int) -> None:
+        """This shard's share of the queue's `max_messages` and `max_bytes` is another one now."""
+        self.overflow.allot(messages, size, now, now + self.offset)
 
     def append_refused(self, append: Append, now: int) -> bool:
         """A flush certainly was not stored. False: write the same again (see `Journal`)."""
@@ -282,25 +336,32 @@ class Shard:
         batch = self.log.settled(settle)
         for bucket in buckets:
             self.overflow.recount(bucket)
-        self._settle_batch(batch, now, wall)
+        self._settle_batch(batch, (settle.rows[0].owner, settle.rows[0].n), now, wall)
         for bucket in buckets:
             self.close(self.window.lanes[bucket.key.lane], bucket, now)
 
-    def _settle_batch(self, batch: Batch, now: int, wall: int) -> None:
+    def _settle_batch(self, batch: Batch, flush: tuple[int, int], now: int, wall: int) -> None:
         self._ended(batch.acked, Event.SETTLED, now)
         for subscription, entries in batch.taken:
             self.consumers.taken(subscription, entries)
             self._ended(entries, Event.SETTLED, now)
         for entry in batch.voided:
-            self.verdicts.voided(entry, now, wall)
+            if not self.departures.returned(entry, now):
+                self.verdicts.voided(entry, now, wall)
         for entry in batch.leaving:
             self.window.free_key(entry, now)
-            self.departures.decided(entry)
+            self.departures.decided(entry, now)
         for entry in batch.ended:
             self._ended([entry], ENDS.get(entry.cause, Event.SETTLED), now)
         if batch.barrier:
             self.window.purging = self.log.purging
-            self._purged(batch.purges, now)
+            purged = self._purged(batch.purges, now)
+            for ticket in batch.tickets:
+                ticket.purged = purged
+        if batch.purges:
+            if self._purges:
+                self._effects.append(DropPurges(self._purges))
+            self._purges = [flush]
         self._effects += [Done(ticket) for ticket in batch.tickets]
 
     def _ended(self, entries: list[Entry], event: Event, now: int) -> None:
@@ -308,7 +369,7 @@ class Shard:
         if not entries:
             return
         self.life.move(entries, event, now)
-        self.window.forget(entries)
+        self.window.bodies.forget(entries)
         for entry in entries:
             entry.holder = None
             if entry.key is not None:
@@ -335,13 +396,25 @@ class Shard:
             self.log.purge(purges, purged)
         self._answer(ticket)
 
-    def _purged(self, purges: list[Purge], now: int) -> None:
+    def _purged(self, purges: list[Purge], now: int) -> int:
+        """Purges are durable: how many messages they ended."""
+        count = 0
         for purge in purges:
             lane = self.window.lane(purge.lane)
             for bucket in list(lane.buckets):
+                before = bucket.state.settled.count
                 bucket.state.purge(purge, bucket.first, bucket.last)
+                count += bucket.state.settled.count - before
                 self.overflow.recount(bucket)
                 self.close(lane, bucket, now)
+        if count:
+            self.verdicts.count("purged", count)
+        return count
+
+    def hold(self) -> None:
+        """What is decided in this turn must be durable before anything comes into the window."""
+        self.window.purging = True
+        self.log.hold()
 
     def redrive(self, lane: int, targets: Mapping[int, str], now: int) -> int:
         """Messages of a lane that wait go to other queues, by seq; how many did."""
@@ -355,8 +428,7 @@ class Shard:
     # Reading
 
     def paged(self, page: Page, segments: Iterable[Segment], now: int) -> None:
-        missing = self.window.paged(page, segments, now, now + self.offset)
-        for entry in self.window.missing(page.lane, missing, now):
+        for entry in self.window.paged(page, segments, now, now + self.offset):
             self.verdicts.damaged(entry, now)
 
     def fetched(self, fetch: Fetch, messages: dict[int, Message], now: int) -> None:
@@ -370,37 +442,51 @@ class Shard:
     def scheduled(self, read: Schedule, found: Sequence[Due], now: int) -> None:
         self.window.scheduled(read, found, now)
 
-    def transferred(self, transfer: Transfer, stored: bool, now: int) -> None:
-        self.departures.transferred(transfer, stored, now)
+    def transferred(
+        self, transfer: Transfer, errors: Sequence[PushlaneError | None], now: int
+    ) -> None:
+        """Why each message is not stored there; None: it is."""
+        self.departures.transferred(transfer, errors, now, now + self.offset)
+        if any(errors):  # what comes back, or is stuck, counts again
+            self.overflow.owing = True
 
     # Time
 
-    def tick(self, now: int, offset: int) -> None:
+    def tick(self, now: int, offset: int, doubted: bool = False) -> None:
         """Time has come for something, or just passed. Safe to call at any time."""
         self.offset = offset
         if self.meter is not None:
             self.meter.offset = offset
         wall = now + offset
+        self._judge_clock(wall, doubted)
         self.consumers.tick(now, wall)
         self.window.due(now, wall)
+        for entry in self.window.expiry.sweep(wall):
+            self.verdicts.expire(entry, now, wall)
         if not self.clock_suspect:
-            for entry in self.window.sweep(wall):
-                self.verdicts.expire(entry, now, wall)
             self.retention.tick(now, wall)
+            self._drops.tick(now, wall)
         for lane in self.window.order:
             bucket = lane.open
             if bucket is not None and not lane.flights and self.journal.outgrown(bucket, now):
                 self.journal.roll(lane, bucket)
                 self.close(lane, bucket, now)
-        self._drops.tick(now)
+
+    def _judge_clock(self, wall: int, doubted: bool) -> None:
+        suspect = doubted or self._newest_at - wall > CLOCK_TOLERANCE_MS
+        if suspect != self.clock_suspect:
+            self.clock_suspect = suspect
+            self.window.expiry.judge_from(make_seq(self.epoch, 0) if suspect else 0, wall)
 
     def wake_at(self) -> int | None:
         """Monotonic: when `tick` has something to do next; None: not before the next event."""
         times = [self.consumers.timers.next(), self.consumers.idle.next_steal()]
-        times += [self.departures.next_retry(), self._drops.next(), self.log.next_flush()]
-        walls = [self.window.next_due(), self.window.next_read()]
+        times += [self.departures.next_retry(), self.log.next_flush()]
+        delays = self.window.delays
+        walls = [delays.next_due(), delays.next_read(), self.window.expiry.next_at]
         if not self.clock_suspect:
-            walls += [self.window.next_expiry, self.retention.next()]
+            times.append(self._drops.next())
+            walls.append(self.retention.next())
         times += [wall - self.offset for wall in walls if wall is not None]
         times += [
             lane.open.opened_at + self.bounds.bucket_ms
@@ -425,15 +511,13 @@ class Shard:
             self.drop_later(row, now)
 
     def drop_later(self, drained: Bucket, now: int) -> None:
-        if self.config.archive != "none":
-            return  # the retention job drops it, when it is archived
         age = 0 if self.clock_suspect else max(0, now + self.offset - drained.last_at)
         self._drops.add(drained, age, now)
 
     # Asking
 
-    def explain(self, lane: int, seq: int, now: int) -> Explanation:
-        return explain(self, lane, seq)
+    def explain(self, lane: int, seq: int, now: int, message: Message | None = None) -> Explanation:
+        return explain(self, lane, seq, now, message)
 
     def stats(self) -> Stats:
         return stats(self)
@@ -461,7 +545,9 @@ class Shard:
         for lane in self.window.order:
             for entry in lane.entries.values():
                 entry.holder = None
-            for kept in (lane.entries, lane.fresh, lane.again, lane.flights, lane.tickets):
+            for kept in (
+                lane.entries, lane.fresh, lane.again, lane.bare, lane.flights, lane.tickets,
+            ):  # fmt: skip
                 kept.clear()
         for subscription in self.consumers.subscriptions.values():
             subscription.held.clear()

@@ -18,9 +18,9 @@ from pushlane_storage.ranges import Ranges
 
 class Subscription:
     __slots__ = (
-        "ack_none", "adopt_until", "away_until", "check_at", "closed", "credit", "explicit",
-        "failures", "generation", "held", "lease_ms", "next_n", "penalties", "prefix",
-        "session", "settled", "stamp", "taking", "token", "turn",
+        "ack_none", "adopt_until", "away_until", "broken", "check_at", "client", "closed", "credit",
+        "explicit", "failures", "generation", "held", "lazy", "lease_ms", "next_n", "penalties",
+        "prefix", "session", "settled", "shared", "stamp", "taking", "token", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -32,15 +32,21 @@ class Subscription:
         *,
         explicit: bool,
         ack_none: bool,
+        shared: bool = False,
         token: Any = None,
+        client: str = "",
     ) -> None:
         self.prefix = prefix
         """The P of its receipts P.N: unguessable, made by the caller."""
         self.session = session
+        self.client = client
+        """What its client calls itself."""
         self.credit = credit
         self.lease_ms = lease_ms
         self.explicit = explicit
         self.ack_none = ack_none
+        self.shared = shared
+        """Its credit is a share of one for several shards: it is told when it starves here."""
         self.token = token
         """The caller's own handle."""
         self.generation = 1
@@ -58,7 +64,11 @@ class Subscription:
         self.closed = False
         """Unsubscribed: gets nothing more, but may settle what it has leased."""
         self.away_until: int | None = None
-        """Its session lost the connection and may resume until then."""
+        """Its session is not there and may resume until then."""
+        self.broken = False
+        """… because its client's connection broke: its owner's end is no fault of a message."""
+        self.lazy = False
+        """It let a reservation lie, and has not started or settled anything since."""
         self.adopt_until: int | None = None
         """Only the lease cache knew it: until then what it reserved waits for its session."""
         self.check_at: int | None = None
@@ -83,10 +93,12 @@ class Subscription:
     def penalize(self, until: int, permits: int) -> None:
         heappush(self.penalties, (until, permits))
 
-    def pardon(self, now: int) -> None:
-        """Permits whose backoff is over are usable again."""
+    def pardon(self, now: int) -> bool:
+        """Permits whose backoff is over are usable again. Whether there were any."""
+        before = len(self.penalties)
         while self.penalties and self.penalties[0][0] <= now:
             heappop(self.penalties)
+        return len(self.penalties) < before
 
     def remember(self, low: int, high: int, bounds: Bounds) -> None:
         """These receipts were settled: a repeat is a duplicate, not a loss."""
@@ -162,17 +174,36 @@ class Timers:
     per lease: a subscription is looked at when its earliest deadline may have come.
     """
 
-    __slots__ = ("_heap", "_order")
+    __slots__ = ("_heap", "_order", "_watched")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Subscription]] = []
+        """What is not a subscription's `check_at` is void."""
         self._order = 0
+        self._watched = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
 
     def watch(self, subscription: Subscription, at: int) -> None:
         if subscription.check_at is None or at < subscription.check_at:
+            self._watched += subscription.check_at is None
             subscription.check_at = at
             self._order += 1
             heappush(self._heap, (at, self._order, subscription))
+            self._clear()
+
+    def forget(self, subscription: Subscription) -> None:
+        """It is over: it must not stay in memory until its last deadline."""
+        if subscription.check_at is not None:
+            subscription.check_at = None
+            self._watched -= 1
+            self._clear()
+
+    def _clear(self) -> None:
+        if len(self._heap) > 4 * self._watched + 64:
+            self._heap = [item for item in self._heap if item[2].check_at == item[0]]
+            heapify(self._heap)
 
     def next(self) -> int | None:
         while self._heap and self._heap[0][2].check_at != self._heap[0][0]:
@@ -185,5 +216,6 @@ class Timers:
         while (at := self.next()) is not None and at <= now:
             subscription = heappop(self._heap)[2]
             subscription.check_at = None
+            self._watched -= 1
             found.append(subscription)
         return found

@@ -21,6 +21,7 @@ from pushlane_storage.queue import QueueConfig
 class Verdicts:
     __slots__ = (
         "_chance", "_departures", "_life", "_log", "_meter", "_window", "config", "dead_letter",
+        "endings",
     )  # fmt: skip
 
     def __init__(
@@ -40,9 +41,14 @@ class Verdicts:
         self._meter = meter
         self.config = QueueConfig()
         self.dead_letter: str | None = None
+        self.endings: dict[str, int] = {}
+        """How many messages ended without an ack, by cause."""
 
     def give_back(self, entry: Entry, now: int, wall: int) -> None:
-        """Returned in good order: an attempt that was started counts, nothing else does."""
+        """Returned in good order, or taken back before it was started: nobody failed.
+
+        An attempt that was started counts, nothing else does.
+        """
         self._retry(entry, 0, now, wall)
 
     def nack(
@@ -53,14 +59,21 @@ class Verdicts:
             delay_ms = self._backoff(entry)
         self._retry(entry, delay_ms or 0, now, wall)
 
-    def fail(self, entry: Entry, error: str, now: int, wall: int, *, wait: bool = True) -> None:
-        """Its consumer fell silent: lease or reservation over, connection lost, taken away."""
-        entry.deliveries += 1
+    def fail(self, entry: Entry, error: str, now: int, wall: int) -> None:
+        """Its consumer began with it and fell silent: its attempt counts already."""
         entry.error = error
+        self._retry(entry, self._backoff(entry), now, wall)
+
+    def break_off(self, entry: Entry, now: int, wall: int) -> None:
+        """Its client's connection broke before it was started. Perhaps it killed its consumer, so
+        that counts: else it could go round for ever.
+        """
+        entry.deliveries += 1
+        entry.error = "connection lost before it was started"
         if entry.deliveries >= self.config.max_deliveries and self.dead_letter is not None:
             self._leave(entry, "max_deliveries", now, wall)
         else:
-            self._retry(entry, self._backoff(entry) if wait else 0, now, wall)
+            self._retry(entry, self._backoff(entry), now, wall)
 
     def reject(self, entry: Entry, error: str | None, now: int, wall: int) -> None:
         entry.error = error
@@ -69,15 +82,16 @@ class Verdicts:
     def expire(self, entry: Entry, now: int, wall: int) -> None:
         self.kill(entry, "expired", now, wall)
 
-    def kill(self, entry: Entry, cause: str, now: int, wall: int) -> None:
-        """To the dead letters; where there are none, its end."""
+    def kill(self, entry: Entry, cause: str, now: int, wall: int, reason: str = "") -> None:
+        """To the dead letters; where there are none, its end. `reason`: what it is counted as."""
         if self.dead_letter is not None:
-            self._leave(entry, cause, now, wall)
+            self._leave(entry, cause, now, wall, reason)
         else:
-            self.end(entry, cause if cause in ENDS else f"dead:{cause}", now)
+            self.end(entry, cause if cause in ENDS else f"dead:{cause}", now, reason)
 
-    def end(self, entry: Entry, cause: str, now: int) -> None:
+    def end(self, entry: Entry, cause: str, now: int, reason: str = "") -> None:
         """It ends here, without a transfer."""
+        self.count(reason or cause.removeprefix("dead:"))
         entry.cause = cause
         entry.holder = None
         self._life.move((entry,), Event.END, now)
@@ -91,9 +105,9 @@ class Verdicts:
         """The void is durable: it may go out again, at once or when its backoff is over."""
         if entry.not_before > wall:
             self._life.move((entry,), Event.POSTPONE, now)
-            if self._window.tight:
-                self._window.thin(entry)
-            self._window.delay(entry)
+            if self._window.bodies.tight:
+                self._window.bodies.thin(entry)
+            self._window.delays.add(entry)
         else:
             self._life.move((entry,), Event.REQUEUE, now)
             self._window.ready(entry)
@@ -118,7 +132,11 @@ class Verdicts:
         self._life.move((entry,), Event.RETURN, now)
         self._log.void(entry)
 
-    def _leave(self, entry: Entry, cause: str, now: int, wall: int) -> None:
+    def count(self, cause: str, number: int = 1) -> None:
+        self.endings[cause] = self.endings.get(cause, 0) + number
+
+    def _leave(self, entry: Entry, cause: str, now: int, wall: int, reason: str = "") -> None:
         assert self.dead_letter is not None
+        self.count(reason or cause)
         entry.holder = None
         self._departures.leave(entry, cause, self.dead_letter, now, wall)

@@ -13,20 +13,25 @@ from pushlane_storage.bucket import Bucket
 
 
 def wanted_marks(
-    recovered: Recovered, dedup_window_ms: int, wall: int, producer_seqs: int
+    recovered: Recovered, dedup_window_ms: int, wall: int, producer_seqs: int, dedup_ids: int
 ) -> list[Bucket]:
-    """The closed buckets to read, the newest first; `recovered` learns what is left out."""
+    """The closed buckets to read, the newest first; `recovered` learns what is left out.
+
+    When time can't tell which ids are too old (`wall` is 0), their number does.
+    """
     known: dict[str, int] = {}
     """By producer: how many of its numbers will have been read."""
     wanted: list[Bucket] = []
+    ids = 0
     rows = [*recovered.drained, *(found.row for found in recovered.buckets)]
     for row in sorted(rows, key=_newest_first):
         if not row.closed:  # these were read, to find their end
             _count(row, known)
-        elif _has_ids(row, dedup_window_ms, wall) or _has_numbers(
+        elif (ids < dedup_ids and _has_ids(row, dedup_window_ms, wall)) or _has_numbers(
             row, known, max(dedup_window_ms, TRANSFER_WINDOW_MS), wall, producer_seqs
         ):
             wanted.append(row)
+            ids += row.marks.ids + row.marks.transfers
             _count(row, known)
         else:
             _leave_out(row, known, recovered.floors)

@@ -8,7 +8,7 @@ from pushlane_dispatcher.engine import Engine
 from pushlane_dispatcher.ledger import Ledger, Unkept
 from pushlane_dispatcher.recording.notes import Notes
 from pushlane_dispatcher.tools import Tools
-from pushlane_dispatcher.transfers import Send
+from pushlane_dispatcher.transfers import Errors, Send
 
 
 class RecordedEngine(Engine):
@@ -40,7 +40,6 @@ class RecordedEngine(Engine):
         self._notes.settled(settle.rows)
         super()._settled(settle)
 
-    def _transferred(self, transfer: Transfer, stored: bool) -> None:
-        if stored:
-            self._notes.transferred(transfer)
-        super()._transferred(transfer, stored)
+    def _transferred(self, transfer: Transfer, errors: Errors) -> None:
+        self._notes.transferred(transfer, errors)
+        super()._transferred(transfer, errors)

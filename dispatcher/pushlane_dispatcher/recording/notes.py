@@ -11,7 +11,6 @@ from typing import Any
 
 from pushlane.wire.errors import PushlaneError
 from pushlane.wire.limits import DEFAULT_LANE
-from pushlane_dispatcher.core.dedup import TRANSFER
 from pushlane_dispatcher.core.effects import (
     Deliver,
     Lost,
@@ -26,7 +25,7 @@ from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.recording.recorder import Recorder
 from pushlane_storage.bucket import CONTROL
 from pushlane_storage.history import event as history
-from pushlane_storage.message import Message
+from pushlane_storage.message import TRANSFER, Message, is_transfer
 from pushlane_storage.segment import Segment
 from pushlane_storage.settlement import Purge, Settlement
 
@@ -81,7 +80,7 @@ class Notes:
         return [self._asked(message, ticket, index) for index, message in enumerate(messages)]
 
     def _asked(self, message: Message, ticket: PublishTicket, index: int) -> int:
-        if _is_transfer(message):
+        if is_transfer(message):
             return 0
         op, seq = self._recorder.op(), ticket.seqs[index]
         new = seq >= 0 and index not in ticket.duplicates
@@ -95,6 +94,7 @@ class Notes:
             history.Publish(
                 self._wall(), op, self.label, uid, message.key, message.dedup, message.producer,
                 number, expires=bool(message.expires_at),
+                ttl_ms=max(0, message.expires_at - message.published_at),
             )
         )  # fmt: skip
 
@@ -111,14 +111,16 @@ class Notes:
         failed = error or ticket.failed.get(index)
         if failed is not None:
             return history.PublishFailed(self._wall(), op, failed.code)
-        lane, seq = ticket.duplicates.get(index, (_lane(ticket, index), ticket.seqs[index]))
+        place = ticket.duplicates.get(index, (_lane(ticket, index), ticket.seqs[index]))
         duplicate = index in ticket.duplicates
-        return history.Published(self._wall(), op, self._id(lane, seq), duplicate, seq)
+        if place is None:
+            return history.Published(self._wall(), op, "", duplicate)
+        return history.Published(self._wall(), op, self._id(*place), duplicate, place[1])
 
     def stored(self, segment: Segment) -> None:
         """A flush counts. What came from other queues is told now; of the rest its publisher is."""
         for seq, message in enumerate(segment.messages, segment.first):
-            if _is_transfer(message):
+            if is_transfer(message):
                 self._arrived(segment.bucket.lane, seq, message)
 
     def _arrived(self, lane: int, seq: int, message: Message) -> None:
@@ -133,13 +135,15 @@ class Notes:
         self._record(history.Publish(self._wall(), op, self.label, id, message.key))
         self._record(history.Published(self._wall(), op, id, seq=seq))
 
-    def transferred(self, transfer: Transfer) -> None:
-        """Another queue stored it. One that is recorded says so itself."""
+    def transferred(self, transfer: Transfer, errors: Sequence[PushlaneError | None]) -> None:
+        """Another queue stored messages. One that is recorded says so itself."""
         if self._recorder.follows(self._tenant, transfer.to):
             return
-        old = self._id(transfer.entry.lane.number, transfer.entry.seq)
         to = self._label(transfer.to)
-        self._record(history.Moved(self._wall(), self.label, old, to, f"from-{old}", ""))
+        for entry, error in zip(transfer.entries, errors, strict=True):
+            if error is None:
+                old = self._id(entry.lane.number, entry.seq)
+                self._record(history.Moved(self._wall(), self.label, old, to, f"from-{old}", ""))
 
     # Consuming
 
@@ -153,6 +157,12 @@ class Notes:
     def credited(self, sub: Subscription, credit: int) -> None:
         self._record(history.Credit(self._wall(), sub.prefix, credit))
 
+    def detached(self, sub: Subscription) -> None:
+        self._record(history.Detach(self._wall(), sub.prefix))
+
+    def resumed(self, sub: Subscription) -> None:
+        self._record(history.Resume(self._wall(), sub.prefix))
+
     def unsubscribed(self, sub: Subscription) -> None:
         self._record(history.Unsubscribe(self._wall(), sub.prefix))
 
@@ -165,7 +175,7 @@ class Notes:
                 fence = 0 if sub.ack_none else run.fence
                 self._record(
                     history.Grant(
-                        now, self.label, id, "" if _is_transfer(message) else id, sub.prefix,
+                        now, self.label, id, "" if is_transfer(message) else id, sub.prefix,
                         sub.session, receipt, fence, run.attempt, not run.started, sub.ack_none,
                         effect.again, run.seq + index,
                     )
@@ -229,12 +239,13 @@ class Notes:
             numbers = void.fence, void.attempts, void.deliveries
             self._record(history.Void(now, self.label, self._id(lane, void.seq), *numbers))
         for leaving in row.leaving:
-            id, to = self._id(lane, leaving.seq), self._label(leaving.to)
+            id = self._id(lane, leaving.seq)
+            to = self._label(leaving.to) if leaving.to else ""
             if leaving.cause in _UNFORESEEN:
                 self.allow(leaving.cause)
             elif leaving.cause == "damaged":
                 self._record(history.Fault(now, "damage"))
-            self._record(history.Leaving(now, self.label, id, leaving.cause, to))
+            self._record(history.Leaving(now, self.label, id, leaving.cause, to, leaving.number))
 
     def _foreseen(self, how: str, row: Settlement) -> None:
         """Retention ends what nobody gave a time to live."""
@@ -260,10 +271,6 @@ class Notes:
                 for seq in _span(low, high):
                     if seq not in spared and (purge.lane, seq) not in ended:
                         yield seq
-
-
-def _is_transfer(message: Message) -> bool:
-    return message.dedup is not None and message.dedup.startswith(TRANSFER)
 
 
 def _lane(ticket: PublishTicket, index: int) -> int:

@@ -71,6 +71,17 @@ class RecordedRunner(ShardRunner):
         super().credit(subscription, credit)
         self._notes.credited(subscription, credit)
 
+    def detach(self, subscription: Subscription, resume_ms: int) -> None:
+        super().detach(subscription, resume_ms)
+        self._notes.detached(subscription)
+
+    def resume(
+        self, subscription: Subscription, held: Iterable[Receipts], sink: Sink
+    ) -> list[Receipts]:
+        lost = super().resume(subscription, held, sink)
+        self._notes.resumed(subscription)
+        return lost
+
     def unsubscribe(self, subscription: Subscription) -> None:
         super().unsubscribe(subscription)
         self._notes.unsubscribed(subscription)

@@ -91,11 +91,14 @@ class Metrics(Collector):
         """Sent again to a resumed session, under the same receipts."""
         self.settled = Words()
         """Receipts that succeeded, by op."""
+        self.failed_logins = 0
+        self.refused_origins = 0
         self.faults = 0
         """Bugs of ours that ended a session."""
         self.publish_seconds = Histogram()
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self._groups: dict[str, tuple[str, Callable[[], Mapping[str, float]]]] = {}
+        self._counters: dict[str, tuple[str, str, Callable[[], Mapping[str, float]]]] = {}
         self._listeners: list[Counters] = []
 
     def refused(self, error: PushlaneError) -> None:
@@ -104,6 +107,11 @@ class Metrics(Collector):
         if error.limit is not None:
             self.limits.add(error.limit)
 
+    def refused_limit(self, error: PushlaneError) -> None:
+        """A limit was reached, and nobody is told."""
+        assert error.limit is not None
+        self.limits.add(error.limit)
+
     def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
         """Something that is asked for its value when it is needed."""
         self._gauges[name] = help, value
@@ -111,6 +119,12 @@ class Metrics(Collector):
     def gauges(self, name: str, help: str, values: Callable[[], Mapping[str, float]]) -> None:
         """Several at once, each under this name and its own."""
         self._groups[name] = help, values
+
+    def counter(
+        self, name: str, help: str, label: str, values: Callable[[], Mapping[str, float]]
+    ) -> None:
+        """What somebody else counts, by one label."""
+        self._counters[name] = help, label, values
 
     def listener(self, counters: Counters) -> None:
         """Show what a listener counts, too."""
@@ -130,6 +144,8 @@ class Metrics(Collector):
                 yield GaugeMetricFamily(
                     f"pushlane_{name}_{part}", f"{help}: {part.replace('_', ' ')}.", number
                 )
+        for name, (help, label, values) in self._counters.items():
+            yield _labelled(name, help, label, values())
         for name, help, label, words in (
             ("frames_received", "Frames from clients.", "op", self.frames_in),
             ("frames_sent", "Frames to clients.", "op", self.frames_out),
@@ -142,15 +158,14 @@ class Metrics(Collector):
             ("pipe_closes", "Pipes that ended, by close code.", "code", self.pipe_closes),
             ("messages_settled", "Receipts that were settled.", "op", self.settled),
         ):
-            family = CounterMetricFamily(f"pushlane_{name}", help, labels=[label])
-            for word, count in words.counts.items():
-                family.add_metric([word], count)
-            yield family
+            yield _labelled(name, help, label, words.counts)
         for name, help, number in (
             ("pipes_opened", "Pipes that were opened.", self.pipes_opened),
             ("messages_published", "Messages stored for publishers.", self.published),
             ("messages_delivered", "Messages pushed to consumers.", self.delivered),
             ("messages_redelivered", "Messages sent again on resume.", self.redelivered),
+            ("refused_origins", "Requests of pages that may not.", self.refused_origins),
+            ("failed_logins", "Credentials that were refused.", self.failed_logins),
             ("session_faults", "Sessions that ended by a bug.", self.faults),
         ):
             yield CounterMetricFamily(f"pushlane_{name}", help, number)
@@ -162,6 +177,13 @@ class Metrics(Collector):
             self.publish_seconds.buckets(),
             self.publish_seconds.total,
         )
+
+
+def _labelled(name: str, help: str, label: str, counts: Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily(f"pushlane_{name}", help, labels=[label])
+    for word, count in counts.items():
+        family.add_metric([word], count)
+    return family
 
 
 def _listener_families(counters: Counters) -> Iterator[Metric]:

@@ -47,19 +47,19 @@ def serve(
         An address: HOST:PORT, [IPV6]:PORT or unix:PATH; may be given several times.
         127.0.0.1:8420 unless given.
     data
-        The folder of the embedded store, short for --store sqlite:DIR. It is made when it isn't
-        there. ./pushlane-data unless given.
+        The folder of the embedded store, short for --store sqlite:DIR. It is created if it doesn't
+        exist. Default: ./pushlane-data.
     store
         Where messages are kept: sqlite:DIR, cassandra://HOST[,HOST][:PORT]/KEYSPACE (options such
-        as ?replication=3 and ?dc=NAME are in docs/cassandra.md), or memory: for nothing that has to
-        last.
+        as ?replication=3 and ?dc=NAME are in docs/cassandra.md), or memory: for data that doesn't
+        have to last.
     leases
-        Where it is cached who holds which message: memory:, or redis://HOST:PORT for a cache that
+        Where to cache who holds which message: memory:, or redis://HOST:PORT for a cache that
         outlives this process.
     config
-        A TOML file. Unless given, pushlane.toml where it is there.
+        A TOML file. Default: pushlane.toml, if it exists.
     insecure
-        Serve addresses that other machines reach without asking anybody for a key.
+        Serve other machines without asking for keys.
     keys_file
         The file of API keys, which `pushlane token` writes. Unless given, keys.json in the data
         folder; a server on Cassandra has none, and no keys without this.
@@ -111,6 +111,7 @@ def _run(
 
     from pushlane_gateway.configuration.load import load_with_sources
     from pushlane_gateway.configuration.show import show
+    from pushlane_gateway.listener.descriptors import ensure_descriptors
     from pushlane_gateway.logs import configure_logs
     from pushlane_gateway.server import serve as serve_until_stopped
 
@@ -120,6 +121,7 @@ def _run(
         return True
     said = "log.format" in sources
     configure_logs(configuration.log.level, configuration.log.format if said else "auto")
+    ensure_descriptors(configuration.gateway.connections)
     return trio.run(serve_until_stopped, configuration, _ready)
 
 

@@ -29,9 +29,12 @@ from pushlane_dispatcher.node import (
     StoreLimits,
     open_node,
 )
+from pushlane_gateway.auth.admission import Admission
 from pushlane_gateway.auth.authenticator import Authenticator, open_authenticator
 from pushlane_gateway.auth.exposure import check_exposure
+from pushlane_gateway.auth.failed_logins import FailedLogins
 from pushlane_gateway.auth.origin import OriginPolicy
+from pushlane_gateway.auth.refused_origins import RefusedOrigins
 from pushlane_gateway.configuration.configuration import Configuration
 from pushlane_gateway.configuration.errors import ConfigurationError
 from pushlane_gateway.http.app import make_app
@@ -147,6 +150,7 @@ async def _serve(
     error: Exception | None = None
     async with trio.open_nursery() as nursery:
         metrics = Metrics()
+        failed_logins = FailedLogins(metrics, configuration.auth.failed_logins)
         tools = SessionTools(
             dispatcher,
             authenticator.authenticate,
@@ -159,12 +163,14 @@ async def _serve(
             node=node,
             server=f"pushlane {metadata.version('pushlane-server')}",
             still_valid=authenticator.still_valid,
+            admission=Admission(configuration.shares),
+            failed_logins=failed_logins,
         )
-        sessions = Sessions(tools)
+        sessions = Sessions(tools, configuration.gateway.connections)
         authenticator.subscribe(sessions.keys_changed)
         nursery.start_soon(tools.timers.run)
         nursery.start_soon(authenticator.watch)
-        origins = _origins(configuration, authenticator)
+        origins = _origins(configuration, authenticator, metrics)
         http = HttpTools(
             dispatcher,
             authenticator,
@@ -175,6 +181,8 @@ async def _serve(
             configuration.http,
             configuration.queues.auto_create,
             configuration.queues.template,
+            failed_logins,
+            configuration.gateway.unauthenticated_bytes,
         )
         service = Service(make_app(http), sessions.handle, origins)
         try:
@@ -182,6 +190,11 @@ async def _serve(
                 tls = certificates is not None
                 metrics.listener(listener.counters)
                 _show(metrics, dispatcher, authenticator)
+                metrics.gauge(
+                    "unauthenticated_bytes",
+                    "What waits in memory of clients that are not authenticated.",
+                    lambda: listener.budget.held,
+                )
                 yield Server(dispatcher, authenticator, sessions, http, listener, metrics, tls)
         except Exception as raised:
             error = raised  # not from inside the nursery: it would come out in a group
@@ -198,14 +211,21 @@ def _show(metrics: Metrics, dispatcher: Dispatcher, authenticator: Authenticator
         "Times the file of API keys could not be read again.",
         lambda: authenticator.failures,
     )
+    metrics.gauges("window", "Window", dispatcher.window_numbers)
     metrics.gauges("store", "Store", dispatcher.store_numbers)
     metrics.gauges("lease_cache", "Lease cache", dispatcher.lease_numbers)
+    metrics.gauges("clock", "Clock", dispatcher.clock_numbers)
     metrics.gauges("usage", "Usage", dispatcher.usage_numbers)
+    metrics.gauges("due", "Shards in which something is due", dispatcher.due_numbers)
+    metrics.counter(
+        "messages_ended", "Messages that ended without an ack.", "cause", dispatcher.endings
+    )
+    metrics.gauges("transfers", "Transfers", dispatcher.transfer_numbers)
     metrics.gauges("history", "Recorded history", dispatcher.history_numbers)
 
 
 def _origins(
-    configuration: Configuration, authenticator: Authenticator
+    configuration: Configuration, authenticator: Authenticator, metrics: Metrics
 ) -> Callable[[str | None, str | None], bool]:
     auth = configuration.auth
     return OriginPolicy(
@@ -213,6 +233,7 @@ def _origins(
         auth.allowed_origins,
         insecure=auth.insecure,
         allowed_hosts=auth.allowed_hosts,
+        refused=RefusedOrigins(metrics, auth.refused_origins).note,
     ).allows
 
 

@@ -14,11 +14,12 @@ MIB = 1024 * KIB
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     # Listening
     connections: int = 20_000
-    """Connections open at once. One more is told 503 and closed."""
+    """Connections open at once. One more is told 503 and closed. WebSockets share them (see
+    `[shares]`): one more than a share is turned away with `overload`."""
     backlog: int = 1_024
     """Connections that the kernel keeps for us between two accepts."""
     accept_pause_ms: int = 200
-    """The pause after an accept failed for want of file descriptors or memory."""
+    """The pause after an accept failed because there were no file descriptors or no memory left."""
     unix_mode: int = 0o660
     """Who may connect to a Unix socket: its owner and its group, a reverse proxy's for example."""
     certificate_check_ms: int = 2_000
@@ -37,7 +38,17 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int = 4 * MIB
     """Body of one request; more is 413. What a frame may have, too."""
     body_stall_ms: int = 20_000
-    """How long a request's body may stand still; then 408."""
+    """How long a request's body may stand still; then 408. A body has this long in all, too …"""
+    body_rate: int = 1 * KIB
+    """… and a second more for each `body_rate` bytes that came: slower bodies end with 408 …"""
+    body_ms: int = 300_000
+    """… as do those that are not complete after this, however fast they come."""
+    unauthenticated_bytes: int = 64 * KIB
+    """A WebSocket's frame before its hello was accepted; the body that opens a pipe, and of a
+    pipe's request without the header `Pushlane-Pipe`. More is 1009 or 413."""
+    unauthenticated_total_bytes: int = 48 * MIB
+    """What may wait in memory, of all clients that are not authenticated together; without
+    authentication that is everybody. Beyond it the one with the most is cut: 503, or 1013."""
     write_stall_ms: int = 30_000
     """How long a client may take nothing of what waits for it; then the connection is cut."""
     pipeline_bytes: int = 64 * KIB
@@ -56,6 +67,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a close may take, with what waits to be sent before it and the client's answer."""
     outbox_bytes: int = 64 * MIB
     """What may wait for one client before the connection is cut. The session acts long before."""
+    tiny_frames: int = 200
+    """Pings, pongs and fragments of less than 256 bytes that a client may send at once …"""
+    tiny_frames_rate: int = 50
+    """… and how many more each second. They cost as much as messages and bring nothing; a client
+    that floods is closed with 1008."""
     write_bytes: int = 256 * KIB
     """How much is joined for one write: more fits into no kernel buffer."""
 
@@ -63,6 +79,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: at least 1")
+        if self.unauthenticated_bytes < 64 * KIB:
+            raise ValueError("unauthenticated_bytes is less than 64 KiB: a hello needs that")
         if self.silence_ms <= self.ping_ms:
             raise ValueError("silence_ms is not longer than ping_ms: no ping could be answered")
 

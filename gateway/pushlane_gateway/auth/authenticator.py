@@ -18,8 +18,10 @@ anonymous caller made die when keys begin to be asked for.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -27,9 +29,18 @@ import trio
 
 from pushlane.wire.errors import BadRequest, Forbidden, Unauthorized
 from pushlane.wire.limits import DEFAULTS
+from pushlane_gateway.auth.failed_logins import NoToken
 from pushlane_gateway.auth.identity import ANONYMOUS, Identity
-from pushlane_gateway.auth.key import PREFIX, ApiKey, digest_of, id_of
-from pushlane_gateway.auth.key_file import BrokenKeyFile, Keys, Stamp, read_keys, stamp_of
+from pushlane_gateway.auth.key import PREFIX, ApiKey, check_label, digest_of, id_of
+from pushlane_gateway.auth.key_file import (
+    BrokenKeyFile,
+    Keys,
+    OutOfDescriptors,
+    Stamp,
+    read_keys,
+    stamp_of,
+)
+from pushlane_gateway.auth.reserve import Reserve
 from pushlane_gateway.auth.rule import Rule, check_count, covers, first_uncovered
 from pushlane_gateway.auth.settings import AuthSettings
 from pushlane_gateway.auth.signer import Signer
@@ -61,10 +72,10 @@ def open_authenticator(
     wall: Callable[[], int] = wall_clock,
 ) -> Authenticator:
     """`folder` is where a signing secret of our own is kept; without it, it lives in memory."""
-    secrets = check_secrets(settings.signing_secrets, "auth.signing_secrets")
-    if not secrets:
-        secrets = (make_secret(),) if folder is None else read_or_make(folder / SIGNING_FILE)
-    signer = Signer(secrets, settings.issuer, settings.clock_leeway_ms)
+    signing = check_secrets(settings.signing_secrets, "auth.signing_secrets")
+    if not signing:
+        signing = (make_secret(),) if folder is None else read_or_make(folder / SIGNING_FILE)
+    signer = Signer(signing, settings.issuer, settings.clock_leeway_ms)
     authenticator = Authenticator(settings, signer, keys_file, wall=wall)
     try:
         authenticator.reload()
@@ -114,7 +125,7 @@ class Authenticator:
         """Whom a token stands for, be it an API key or signed; `Unauthorized` says what to do."""
         if token is None or token == "":
             if self.required:
-                raise Unauthorized(_NO_TOKEN)
+                raise NoToken(_NO_TOKEN)
             return ANONYMOUS
         if len(token) > DEFAULTS.token_bytes:
             raise Unauthorized(
@@ -148,11 +159,15 @@ class Authenticator:
         return True
 
     def issue(
-        self, by: Identity, rules: Iterable[Rule], ttl_ms: int | None = None
+        self,
+        by: Identity,
+        rules: Iterable[Rule],
+        ttl_ms: int | None = None,
+        subject: str | None = None,
     ) -> tuple[str, int]:
         """A signed token with some of the caller's rights, and when it ends (Unix ms).
 
-        It never outlives what it is made from.
+        It never outlives what it is made from, and keeps the subject of a token.
         """
         self.check(by)
         now = self._wall()
@@ -162,10 +177,14 @@ class Authenticator:
         if refused is not None:
             raise Forbidden(f"{refused} is more than your own token allows: ask for less")
         expires_at = self._expiry(by, now, ttl_ms)
-        token = self._signer.sign(
-            msgspec.structs.replace(by, rules=wanted, expires_at=expires_at), now
+        identity = msgspec.structs.replace(
+            by,
+            rules=wanted,
+            expires_at=expires_at,
+            subject=_subject(by, subject),
+            token=by.token or secrets.token_hex(9),
         )
-        return token, expires_at
+        return self._signer.sign(identity, now), expires_at
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Have a plain function called after every change of the keys; the answer undoes it."""
@@ -183,19 +202,28 @@ class Authenticator:
         if self._path is None:
             return
         told: str | None = None
-        while True:
-            await trio.sleep(self.settings.reload_ms / 1000)
-            try:
-                found = await trio.to_thread.run_sync(_look, self._path, self._stamp)
-            except BrokenKeyFile as broken:
-                if str(broken) != told:
-                    told = str(broken)
-                    self.failures += 1
-                    log.error("the keys stay as they were: %s", broken)
-                continue
-            told = None
-            if self._apply(found):
-                log.info("keys read anew: %d from %s", len(self._keys), self._path)
+        with Reserve() as reserve:
+            while True:
+                await trio.sleep(self.settings.reload_ms / 1000)
+                reserve.take()
+                try:
+                    found = await self._look(self._path, reserve)
+                except BrokenKeyFile as broken:
+                    if str(broken) != told:
+                        told = str(broken)
+                        self.failures += 1
+                        log.error("the keys stay as they were: %s", broken)
+                    continue
+                told = None
+                if self._apply(found):
+                    log.info("keys read again: %d from %s", len(self._keys), self._path)
+
+    async def _look(self, path: Path, reserve: Reserve) -> tuple[Keys, Stamp] | None:
+        """In a thread; with the descriptor in reserve, when there is no other, here and now."""
+        try:
+            return await trio.to_thread.run_sync(_look, path, self._stamp)
+        except OutOfDescriptors:
+            return reserve.use(partial(_look, path, self._stamp))
 
     def _apply(self, found: tuple[Keys, Stamp] | None) -> bool:
         if found is None:
@@ -220,7 +248,7 @@ class Authenticator:
             raise Unauthorized(f"the key is not whole: it begins with {PREFIX}, check the copy")
         key = self._keys.get(id) or _nobody(id)
         if not key.is_secret(token):
-            raise Unauthorized(_NO_KEY)
+            raise Unauthorized(f"key {id}: {_NO_KEY}")
         return key.identity()
 
     def _by_signature(self, token: str) -> Identity:
@@ -247,6 +275,15 @@ def bearer(authorization: str | None) -> str | None:
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthorized("the Authorization header is not `Bearer TOKEN`")
     return token.strip()
+
+
+def _subject(by: Identity, wanted: str | None) -> str | None:
+    """For whom a token is: who has one for a subject makes none for another."""
+    if wanted is None:
+        return by.subject
+    if by.subject is not None and by.subject != wanted:
+        raise Forbidden("your own token is for another subject: leave subject out")
+    return check_label(wanted, "a subject")
 
 
 def _nobody(id: str) -> ApiKey:

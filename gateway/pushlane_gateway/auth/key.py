@@ -94,10 +94,10 @@ def digest_of(text: str) -> bytes:
     return hashlib.sha256(text.encode("ascii")).digest()
 
 
-def check_label(name: str) -> str:
+def check_label(name: str, what: str = "a key's name") -> str:
     """A key's name is for people; it only has to be printable and short."""
     if not 1 <= len(name) <= MAX_LABEL or not name.isprintable() or name != name.strip():
-        raise BadRequest(f"a key's name has 1 to {MAX_LABEL} printable characters, {name[:150]!a}")
+        raise BadRequest(f"{what} has 1 to {MAX_LABEL} printable characters, {name[:150]!a}")
     return name
 
 

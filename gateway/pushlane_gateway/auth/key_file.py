@@ -12,6 +12,7 @@ can write it can give themselves any right.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -33,10 +34,15 @@ Stamp = tuple[int, int, int]
 
 _SHA256 = "sha256:"
 _WRITABLE_BY_OTHERS = 0o022
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE)
 
 
 class BrokenKeyFile(Exception):
     """The file is there, but can't be used."""
+
+
+class OutOfDescriptors(BrokenKeyFile):
+    """The process has no file descriptor left to read it with."""
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -58,20 +64,25 @@ Keys = dict[str, ApiKey]
 """By id."""
 
 
-def read_keys(path: Path) -> tuple[Keys, Stamp] | None:
-    """The keys of a file; None when there is no file. `BrokenKeyFile` says what is wrong."""
+def read_keys(path: Path, *, follow: bool = True) -> tuple[Keys, Stamp] | None:
+    """The keys of a file; None when there is no file. `BrokenKeyFile` says what is wrong.
+
+    The server may find a link (that is how Kubernetes mounts a secret); who changes the file may
+    not, so that root is not led to another one.
+    """
     try:
-        content, status = read_bounded(path)
+        content, status = read_bounded(path, follow=follow)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise BrokenKeyFile(f"{path} can't be read: {error.strerror or error}") from None
+        kind = OutOfDescriptors if error.errno in _EXHAUSTED else BrokenKeyFile
+        raise kind(f"{path} can't be read: {error.strerror or error}") from None
     if status.st_mode & _WRITABLE_BY_OTHERS:
         raise BrokenKeyFile(f"{path} can be written by others: chmod 600 {path}")
     try:
         keys = _decode(content)
     except (msgspec.DecodeError, PushlaneError, ValueError) as error:
-        raise BrokenKeyFile(f"{path} is no valid file of keys: {error}") from None
+        raise BrokenKeyFile(f"{path} is not a valid key file: {error}") from None
     return keys, (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
@@ -110,7 +121,7 @@ def remove_key(path: Path, id: str) -> ApiKey:
 
 
 def _read_or_none(path: Path) -> Keys:
-    found = read_keys(path)
+    found = read_keys(path, follow=False)
     return {} if found is None else found[0]
 
 

@@ -50,14 +50,23 @@ class OriginPolicy:
         *,
         insecure: bool = False,
         allowed_hosts: Sequence[str] = (),
+        refused: Callable[[str | None, str | None], None] = lambda _, __: None,
     ) -> None:
+        """`refused` is told of each Origin and Host that may not."""
         self._required = required
         self._origins = frozenset(check_origin(origin) for origin in allowed_origins)
         self._hosts = frozenset(check_host(host) for host in allowed_hosts)
         self._insecure = insecure
+        self._refused = refused
 
     def allows(self, origin: str | None, host: str | None) -> bool:
         """Whether a request with these headers may go on; None: it has no such header."""
+        allowed = self._allows(origin, host)
+        if not allowed:
+            self._refused(origin, host)
+        return allowed
+
+    def _allows(self, origin: str | None, host: str | None) -> bool:
         if self._required():
             return origin is None or origin in self._origins
         if not self._host_is_ours(host, origin):
@@ -108,7 +117,7 @@ def check_host(host: str) -> str:
     """An entry of `allowed_hosts`: a name without a port."""
     if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_-])?", host, re.ASCII):
         raise ConfigurationError(
-            f"auth.allowed_hosts: {host!a} is no host name; write it without scheme and port"
+            f"auth.allowed_hosts: {host!a} is not a host name; write it without scheme and port"
         )
     return host.lower()
 

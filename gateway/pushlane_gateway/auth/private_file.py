@@ -4,24 +4,34 @@ A new version is written beside the old one, fsynced, and renamed over it; then 
 fsynced, because the name is part of the folder. When root writes for a server that runs as
 somebody else, the file goes to whom the old one, or else the folder, belongs: it would be
 unreadable otherwise.
+
+That somebody may write into the folder. So what is written or locked here is never a link: root
+would follow it to any file of the machine, and hand that over.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PRIVATE = 0o600
+PRIVATE_FOLDER = 0o700
 MAX_BYTES = 16 << 20
 """What is larger is not read: 10,000 keys with 64 rules each have room."""
 
 
 class FileTooLarge(OSError):
     """A file that can't be one of ours."""
+
+
+class NotOurFile(OSError):
+    """A link, or no plain file: somebody put it there."""
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -43,12 +53,12 @@ def write_private(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
-def read_bounded(path: Path) -> tuple[bytes, os.stat_result]:
+def read_bounded(path: Path, *, follow: bool = True) -> tuple[bytes, os.stat_result]:
     """A file's content, and what the system said of that very file before it was read.
 
     Before, so that a change while it is read shows as one when the file is looked at again.
     """
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=None if follow else _open_no_link) as file:
         status = os.fstat(file.fileno())
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
@@ -64,7 +74,7 @@ def locked(path: Path) -> Iterator[None]:
     change, and a lock on the old one would lock nothing.
     """
     lock = path.with_name(f"{path.name}.lock")
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    descriptor = _open_no_link(lock, os.O_RDWR | os.O_CREAT)
     try:
         _hand_over(descriptor, lock)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -73,12 +83,12 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder and those above it, durably."""
+def make_folder(path: Path, mode: int = PRIVATE_FOLDER) -> None:
+    """Make a folder for its owner alone, and those above it, durably."""
     if path.is_dir():
         return
-    make_folder(path.parent)
-    path.mkdir(exist_ok=True)
+    make_folder(path.parent, 0o777)
+    path.mkdir(mode, exist_ok=True)
     sync_folder(path.parent)
 
 
@@ -95,8 +105,27 @@ def _write_all(descriptor: int, content: bytes) -> None:
         content = content[os.write(descriptor, content) :]
 
 
+def _open_no_link(path: str | Path, flags: int) -> int:
+    """A plain file of one name, or one that is made; never what a link leads to."""
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, PRIVATE)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NotOurFile(error.errno, "it is a link: name the file itself", str(path)) from None
+        raise
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        return descriptor
+    os.close(descriptor)
+    raise NotOurFile(errno.EINVAL, "it is not a plain file with one name", str(path))
+
+
 def _hand_over(descriptor: int, path: Path) -> None:
     if os.geteuid() != 0:
         return
-    model = os.stat(path if path.exists() else path.parent)
+    try:
+        model = os.lstat(path)
+    except FileNotFoundError:
+        model = os.stat(path.parent)
     os.fchown(descriptor, model.st_uid, model.st_gid)

@@ -1,8 +1,11 @@
 """Rules: who may do what on which names, written `publish:orders*`.
 
-An action is one of four, and only `admin` implies the others. A pattern is a queue's name, the
-beginning of one with a star (`orders*`), a topic likewise (`topic:orders*`), or `*` for everything.
-A pattern for queues never reaches topics: `to*` has nothing to do with `topic:news`.
+`admin` implies publish, consume and manage. A pattern is a queue's name, the beginning of one with
+a star (`orders*`), a topic likewise (`topic:orders*`), or `*` for everything. A pattern for queues
+never reaches topics: `to*` has nothing to do with `topic:news`.
+
+`operate:*` is about the server, not about a tenant's names: bills, metrics of all tenants. Nothing
+else implies it, admin neither: who owns a tenant doesn't own the server.
 
 Sets of rules can only be narrowed: `covers` is true when whatever the second set allows is allowed
 by a single rule of the first. Rules that allow something only together (there are none in this
@@ -20,10 +23,12 @@ import msgspec
 from pushlane.wire.errors import BadRequest
 from pushlane.wire.limits import DEFAULTS
 
-Action = Literal["publish", "consume", "manage", "admin"]
+Action = Literal["publish", "consume", "manage", "admin", "operate"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 MAX_RULES = 64
 """Rules of one key or token: each is looked at for every request, and tokens travel in headers."""
+
+OPERATE: Action = "operate"
 
 _NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
 _PATTERN = re.compile(rf"(?:topic:)?(?:{_NAME}\*?|\*)")
@@ -43,11 +48,14 @@ class Rule(msgspec.Struct, frozen=True):
 
     def allows(self, action: Action, name: str) -> bool:
         """`name` is a queue's, or `topic:` and a topic's."""
-        return self.action in (action, "admin") and _matches(self.pattern, name)
+        return self._is(action) and _matches(self.pattern, name)
 
     def covers(self, other: Rule) -> bool:
         """Whether this rule allows all that the other one does."""
-        return self.action in (other.action, "admin") and _contains(self.pattern, other.pattern)
+        return self._is(other.action) and _contains(self.pattern, other.pattern)
+
+    def _is(self, action: Action) -> bool:
+        return self.action == action or (self.action == "admin" and action != OPERATE)
 
 
 def parse_rule(text: str) -> Rule:
@@ -56,10 +64,12 @@ def parse_rule(text: str) -> Rule:
     known = next((name for name in ACTIONS if name == action), None)
     if not colon or known is None:
         raise BadRequest(
-            f"rule {text[:150]!a}: the action is none of {', '.join(ACTIONS)}; {_HINT}"
+            f"rule {text[:150]!a}: the action must be one of {', '.join(ACTIONS)}; {_HINT}"
         )
     if _PATTERN.fullmatch(pattern) is None:
-        raise BadRequest(f"rule {text[:150]!a}: the pattern is no name, NAME* or *; {_HINT}")
+        raise BadRequest(f"rule {text[:150]!a}: the pattern is not NAME, NAME* or *; {_HINT}")
+    if known == OPERATE and pattern != _EVERYTHING:
+        raise BadRequest(f"rule {text[:150]!a}: to operate a server is all or nothing: operate:*")
     if len(pattern.removeprefix(_TOPIC).removesuffix("*")) > DEFAULTS.name:
         raise BadRequest(f"rule {text[:150]!a}: a name has at most {DEFAULTS.name} characters")
     return Rule(known, pattern)
@@ -79,6 +89,13 @@ def check_count(rules: Sequence[Rule]) -> None:
 
 def allow(rules: Iterable[Rule], action: Action, name: str) -> bool:
     return any(rule.allows(action, name) for rule in rules)
+
+
+def patterns(rules: Iterable[Rule], actions: Iterable[Action]) -> tuple[str, ...]:
+    """Those of the queues on which any of these actions is allowed, each once."""
+    wanted = {*actions, "admin"}
+    found = (rule.pattern for rule in rules if rule.action in wanted)
+    return tuple(dict.fromkeys(name for name in found if not name.startswith(_TOPIC)))
 
 
 def first_uncovered(wide: Sequence[Rule], narrow: Iterable[Rule]) -> Rule | None:

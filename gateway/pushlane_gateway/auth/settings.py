@@ -13,8 +13,8 @@ from pushlane_gateway.auth.secret import Secret
 
 class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     keys_file: str | None = None
-    """The file of API keys. Unless set, `keys.json` in the folder of an embedded store. Where
-    there is such a file, a key or a token is asked of everybody."""
+    """The file of API keys. Unless set, `keys.json` in the folder of an embedded store. If the
+    file exists, everybody needs a key or a token."""
     required: bool = False
     """Ask for a key even when there is no file of keys yet."""
     insecure: bool = False
@@ -39,5 +39,10 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     clock_leeway_ms: Annotated[int, Meta(ge=0, le=10 * MINUTE)] = 10 * SECOND
     """How far the clocks of two servers may differ: a token signed by the other one is valid from
     this much before its `nbf` on. Its end is taken literally."""
+    failed_logins: Annotated[int, Meta(ge=0, le=1_000_000)] = 10
+    """Log lines about failed logins in a minute. All are counted in a metric, and the next line
+    says how many were left out."""
+    refused_origins: Annotated[int, Meta(ge=0, le=1_000_000)] = 10
+    """The same of web pages whose Origin is not allowed."""
     reload_ms: Annotated[int, Meta(ge=100, le=10 * MINUTE)] = 2 * SECOND
     """How often the file of keys is looked at: how long a revoked key still works at most."""

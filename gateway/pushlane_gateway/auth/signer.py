@@ -42,6 +42,8 @@ class _Claims(msgspec.Struct):
     tenant: str
     rules: list[str]
     key: str | None = None
+    subject: str | None = None
+    jti: str | None = None
 
 
 class Signer:
@@ -70,6 +72,10 @@ class Signer:
         }
         if identity.key is not None:
             claims["key"] = identity.key
+        if identity.subject is not None:
+            claims["subject"] = identity.subject
+        if identity.token is not None:
+            claims["jti"] = identity.token
         token = jwt.encode(
             claims, self._keys[self._first], algorithm=ALGORITHM, headers={"kid": self._first}
         )
@@ -88,9 +94,11 @@ class Signer:
             name = check_label(claims.sub)
             tenant = check_tenant_name(claims.tenant)
             rules = parse_rules(claims.rules)
+            subject = None if claims.subject is None else check_label(claims.subject, "a subject")
         except BadRequest as error:  # somebody else signs with our secret
-            raise Unauthorized(f"the token makes no sense ({error}): {_AGAIN}") from None
-        return Identity(name, tenant, rules, claims.exp * 1000, claims.key)
+            raise Unauthorized(f"the token is not valid ({error}): {_AGAIN}") from None
+        family = claims.jti or _digest(token)
+        return Identity(name, tenant, rules, claims.exp * 1000, claims.key, subject, family)
 
     def _decode(self, token: str) -> _Claims:
         try:
@@ -131,6 +139,11 @@ def _signing_key(secret: Secret) -> str:
 
 def _key_id(secret: Secret) -> str:
     return _derive(secret, b"pushlane-kid", 6)
+
+
+def _digest(token: str) -> str:
+    """Names a token that has no name of its own."""
+    return hashlib.blake2b(token.encode(), digest_size=9).hexdigest()
 
 
 def _derive(secret: Secret, purpose: bytes, size: int) -> str:

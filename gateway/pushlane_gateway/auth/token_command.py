@@ -30,7 +30,8 @@ Allow = Annotated[
         name="--allow",
         negative="",
         help="A right, ACTION:PATTERN; may be given several times. Actions are publish, consume, "
-        "manage and admin; a pattern is a queue's name, its beginning with a star, or a star.",
+        "manage and admin (all three); a pattern is a queue's name, its beginning with a star, or "
+        "a star. operate:* is for who runs the server: metrics, bills.",
     ),
 ]
 Json = Annotated[
@@ -67,7 +68,7 @@ def create(
     tenant
         Whose queues it is for.
     expires_in
-        How long it is valid: 90d, 12h, 30m. For ever unless given.
+        How long it is valid: 90d, 12h, 30m. Default: for ever.
     """
     with _faults():
         from pushlane.wire.duration import parse_duration
@@ -106,7 +107,7 @@ def list_keys(
         from pushlane_gateway.auth.key_file import read_keys
 
         path = _keys_file(config, data, keys_file)
-        found = read_keys(path)
+        found = read_keys(path, follow=False)
         keys = list(found[0].values()) if found else []
         if json:
             _print_json([_public(key) for key in keys])

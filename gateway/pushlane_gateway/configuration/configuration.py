@@ -23,6 +23,7 @@ from pushlane_dispatcher.configurable import (
     SqliteLimits,
     check_config,
 )
+from pushlane_gateway.auth.admission import ShareSettings
 from pushlane_gateway.auth.key_file import DEFAULT_NAME as KEYS_FILE
 from pushlane_gateway.auth.origin import check_host, check_origin
 from pushlane_gateway.auth.settings import AuthSettings
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pushlane_gateway.configuration.known import Key
 
 SQLITE = "sqlite:"
-DERIVED = ("shard.credit",)
+DERIVED = ("shard.credit", "shard.producer_percent")
 """Fields that follow from others and are no keys: `bounds` sets them."""
 
 
@@ -46,13 +47,15 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses to listen on: `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`. An address that other
     machines reach needs keys, or `auth.insecure`."""
     store: str = SQLITE + "./pushlane-data"
-    """Where messages are kept: `sqlite:DIR`, `cassandra://HOST/KEYSPACE`, or `memory:` for nothing
-    that has to last."""
+    """Where messages are kept: `sqlite:DIR`, `cassandra://HOST/KEYSPACE`, or `memory:` for data
+    that doesn't have to last."""
     leases: str = "memory:"
-    """Where it is cached who holds which message: `memory:`, or `redis://HOST:PORT/DB`
-    for a cache that outlives the server (`rediss://` with TLS). It need not be there."""
+    """Where to cache who holds which message: `memory:`, or `redis://HOST:PORT/DB`
+    for a cache that outlives the server (`rediss://` with TLS). It may be missing."""
     auth: AuthSettings = AuthSettings()
     """Keys, tokens and browsers."""
+    shares: ShareSettings = ShareSettings()
+    """How much of what all share one caller may have."""
     tls: TlsSettings = TlsSettings()
     """Encrypted connections."""
     log: LogSettings = LogSettings()
@@ -80,7 +83,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.listen:
-            raise ValueError("listen is empty: where should it listen?")
+            raise ValueError("listen is empty: give at least one address")
         for address in self.listen:
             parse_address(address)
         for origin in self.auth.allowed_origins:
@@ -110,7 +113,10 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bounds(self) -> Bounds:
         """For shards: with what another section says about them."""
-        return msgspec.structs.replace(self.shard, credit=self.limits.credit)
+        percent = self.shares.key_percent
+        return msgspec.structs.replace(
+            self.shard, credit=self.limits.credit, producer_percent=percent
+        )
 
     @classmethod
     def describe(cls) -> Iterator[Key]:

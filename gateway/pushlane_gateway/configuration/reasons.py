@@ -11,7 +11,7 @@ import msgspec
 QUEUE_REASONS = {
     "lease_ms": "How long a consumer has a message, unless it extends; then another gets it.",
     "max_attempts": "Attempts after which a message goes to the dead letters.",
-    "max_deliveries": "Deliveries after which it does, begun or not: it may kill its consumers.",
+    "max_deliveries": "How often connections may break before its start: it may kill consumers.",
     "reserve_ms": "How long a message waits at a consumer that has not begun with it.",
     "backoff_base_ms": "The wait after the first failed attempt; it doubles with each …",
     "backoff_max_ms": "… up to this.",
@@ -21,9 +21,11 @@ QUEUE_REASONS = {
     "max_message_bytes": "Body or data of one message. Over it: `too_large`.",
     "max_messages": "Messages that the queue holds; then `overflow` decides.",
     "max_bytes": "The same in bytes; unset, there is no such limit.",
-    "overflow": "What happens at the limit: refuse new ones, or make room.",
+    "overflow": "What happens at the limit: refuse new ones, or make room by the oldest ready ones."
+    " A lowered limit makes room at once.",
     "auto_expand": "Whether `max_messages` is doubled when the queue is nearly full.",
-    "retention_ms": "How long a message stays when nobody takes it.",
+    "retention_ms": "How long a message stays when nobody takes it; no delay may be longer.",
+    "retention_end": "What becomes of it then: it is dropped, or becomes a dead letter.",
     "archive": "With `parquet`, what has ended waits for the retention job to archive it.",
     "ordering": "The order across producers. Only `best_effort` in this version.",
     "reorder_window_ms": "For strict order. Not in this version.",

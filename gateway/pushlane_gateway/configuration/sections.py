@@ -25,12 +25,12 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     level: Literal["debug", "info", "warning", "error"] = "info"
     """What is less important than this is not logged."""
     format: Literal["auto", "text", "json"] = "auto"
-    """`text` is for people, `json` has one object a line for programs, `auto` is `text` on a
+    """`text` is for people, `json` has one object per line for programs, `auto` is `text` on a
     terminal and `json` elsewhere. All go to stderr."""
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     auto_create: bool = True
-    """Whether the first publish or subscribe makes a queue that isn't there."""
+    """Whether the first publish or subscribe creates a queue that doesn't exist."""
     template: QueueConfig = QueueConfig()
     """What such a queue is made with. Ranges also depend on `[limits]`."""

@@ -14,8 +14,11 @@ from pushlane_gateway.auth.secret import MASK
 from pushlane_gateway.configuration.configuration import Configuration
 from pushlane_gateway.configuration.known import DATA, Key, known_keys
 
-_PASSWORD = re.compile(r"(?<=://)[^/@\s\"]+(?=@)")
-"""Names and passwords in URLs of stores and lease caches."""
+_CREDENTIALS = re.compile(r"(?<=://).*(?=@)", re.DOTALL)
+"""Names and passwords in URLs of stores and lease caches: up to the last @, for a password may hold
+anything."""
+_OPTION = re.compile(r"(?<=[?&])([^=&]*(?:pass|secret|token)[^=&]*)=[^&]*", re.IGNORECASE)
+"""An option of such a URL that is a secret."""
 
 
 def show(configuration: Configuration, sources: Mapping[str, str] | None = None) -> str:
@@ -55,4 +58,10 @@ def _line(key: Key, value: Any, source: str | None) -> str:
     if key.is_secret:
         hidden = toml([MASK] * len(value)) if value else "not set"
         return f"# {field}: {hidden}{note}"
-    return f"{field} = {_PASSWORD.sub(MASK, toml(value))}{note}"
+    return f"{field} = {toml(_masked(value))}{note}"
+
+
+def _masked(value: Any) -> Any:
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    return _OPTION.sub(rf"\1={MASK}", _CREDENTIALS.sub(MASK, value))

@@ -5,13 +5,19 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from pushlane.wire.errors import Unauthorized
-from pushlane_gateway.auth.authenticator import Authenticator, bearer
+from pushlane_gateway.auth.authenticator import bearer
 from pushlane_gateway.auth.identity import Identity
+from pushlane_gateway.http.tools import HttpTools
 
 
-def identify(request: Request, authenticator: Authenticator) -> Identity:
+def identify(request: Request, tools: HttpTools) -> Identity:
     """Raises Unauthorized."""
     found = request.headers.getlist("authorization")
-    if len(found) > 1:
-        raise Unauthorized("there are several Authorization headers: one is enough")
-    return authenticator.authenticate(bearer(found[0] if found else None))
+    try:
+        if len(found) > 1:
+            raise Unauthorized("there are several Authorization headers: one is enough")
+        return tools.authenticator.authenticate(bearer(found[0] if found else None))
+    except Unauthorized as error:
+        client = request.client
+        tools.failed_logins.note("" if client is None else f"{client.host}:{client.port}", error)
+        raise

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from pushlane.wire.codec import decode_json
 from pushlane.wire.errors import BadRequest, Forbidden, TooLarge
@@ -15,14 +16,28 @@ from pushlane.wire.names import check_queue_name
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Action
 from pushlane_gateway.http.errors import NO_STORE, ClientGone
+from pushlane_gateway.http.hints import with_hint
 from pushlane_gateway.http.operation import Operation
 from pushlane_gateway.http.tools import HttpTools
+from pushlane_gateway.listener.exchange import KNOWN
 
 T = TypeVar("T")
 
 JSON = "application/json"
 SECRETS = ("token", "access_token", "authorization", "key", "api_key")
 """What people put into URLs and shouldn't: those are logged everywhere."""
+
+
+class Permitted(Response):
+    """An answer that takes its part of shared limits until it is written."""
+
+    def __init__(self, content: bytes, permits: ExitStack) -> None:
+        super().__init__(content, 200, NO_STORE, JSON)
+        self._permits = permits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._permits:
+            await super().__call__(scope, receive, send)
 
 
 class Call:
@@ -58,6 +73,8 @@ class Call:
     # Rights
 
     def check_rights(self) -> None:
+        if self.operation.operator and not self.identity.operates:
+            raise Forbidden(f"{self.identity.name} may not do this: it takes operate:*")
         if self.operation.rights and "queue" in self.request.path_params:
             self.need(self.operation.rights, self.queue)
 
@@ -67,43 +84,56 @@ class Call:
             wanted = " or ".join(rights)
             raise Forbidden(f"{self.identity.name} may not {wanted} {queue}")
 
+    def vouch(self) -> None:
+        """Tell the listener that the caller is known: its body is no stranger's."""
+        known = self.request.scope.get("extensions", {}).get(KNOWN)
+        if known is not None:
+            known["tell"]()
+
     # What it says
 
     def query(self, kind: type[T]) -> T:
         found = self.request.query_params.multi_items()
         values = dict(found)
         if len(values) < len(found):
-            raise BadRequest("something stands twice in the query")
+            raise BadRequest("a query parameter is given twice")
         if any(name.lower() in SECRETS for name in values):
             raise BadRequest("credentials belong into the Authorization header, never into a URL")
         try:
             return msgspec.convert(values, kind, strict=False)
         except msgspec.ValidationError as error:
-            raise BadRequest(f"query: {error}") from None
+            raise BadRequest(f"query: {with_hint(kind, str(error))}") from None
 
     def check_type(self) -> None:
         """A page elsewhere can send forms and plain text without asking, but not JSON."""
         kind = (self.header("content-type") or "").partition(";")[0].strip().lower()
         if kind != JSON:
-            raise BadRequest(f"the content type has to be {JSON}")
+            raise BadRequest(f"the content type must be {JSON}")
         if (self.header("content-encoding") or "identity").lower() != "identity":
             raise BadRequest("a compressed body is not supported")
 
     async def body(self) -> Any:
         """The body, as the operation's type. An empty one is an empty object."""
         data = await self.read()
-        return decode_json(self.operation.decoder, data or b"{}")
+        try:
+            return decode_json(self.operation.decoder, data or b"{}")
+        except BadRequest as error:
+            hint = with_hint(self.operation.body, error.message)
+            raise BadRequest(hint, limit=error.limit) from None
 
-    async def read(self) -> bytes:
-        """The body as it came."""
-        most = self.tools.limits.frame_bytes
+    async def read(self, most: int | None = None, limit: str = "frame_bytes") -> bytes:
+        """The body as it came; raises TooLarge, before it is read where its length was said."""
+        most = most or self.tools.limits.frame_bytes
         data = bytearray()
+        length = self.request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > most:
+            raise TooLarge(f"the body has more than {most} bytes", limit=limit)
         try:
             async with aclosing(self.request.stream()) as chunks:
                 async for chunk in chunks:
                     data += chunk
                     if len(data) > most:
-                        raise TooLarge(f"the body has more than {most} bytes", limit="frame_bytes")
+                        raise TooLarge(f"the body has more than {most} bytes", limit=limit)
         except ClientDisconnect:
             raise ClientGone from None
         return bytes(data)
@@ -114,6 +144,13 @@ class Call:
             pass
 
     # What it is answered
+
+    def encode(self, value: Any, permits: ExitStack) -> bytes:
+        """Messages as an answer: one of the permits is for them. Raises Throttled."""
+        content = msgspec.json.encode(value)
+        admission = self.tools.admission
+        permits.enter_context(admission.admit(self.identity, "answers_bytes", len(content)))
+        return content
 
     def answer(
         self, value: Any, status: int | None = None, headers: dict[str, str] | None = None

@@ -4,6 +4,9 @@ One rule for WebSockets and HTTP (auth/origin.py): an Origin that is not allowed
 only left without its headers, since a browser sends many requests before it looks for those. So is
 a foreign Host where no keys are asked for. Only the health checks are for everybody.
 
+A page that is refused may read that it is, and why: else its browser would only say that something
+failed. So the preflight of its request is allowed, and the request itself is not.
+
 Pages never get credentials of the browser's own (cookies), so there is no `Allow-Credentials`: a
 page has to have a token of its own.
 """
@@ -20,10 +23,16 @@ from pushlane_gateway.http.tools import HttpTools
 
 OPEN = ("/healthz", "/readyz")
 METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
-HEADERS = "authorization, content-type, idempotency-key, if-match, if-none-match"
+HEADERS = "authorization, content-type, idempotency-key, if-match, if-none-match, pushlane-pipe"
 EXPOSED = "etag, retry-after, allow, www-authenticate"
 PREFLIGHT_S = 600
 """How long a browser may remember what it was told: ten minutes, as long as Chromium would."""
+
+
+REFUSED = (
+    "pages of this Origin may not use this server, or not under this Host: the operator can add "
+    "them to auth.allowed_origins and auth.allowed_hosts"
+)
 
 
 class Cors:
@@ -40,19 +49,23 @@ class Cors:
         headers = Headers(scope=scope)
         origin = _only(headers, "origin")
         if not self._tools.origins(origin, _only(headers, "host")):
-            await self._refuse(scope, receive, send)
+            await self._refuse(scope, receive, send, headers)
         elif origin is None:
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            await _preflight(origin)(scope, receive, send)
+            await _preflight(origin, PREFLIGHT_S)(scope, receive, send)
         else:
             await self._app(scope, receive, _allowing(origin, send))
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
+        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            await _preflight("*", 0)(scope, receive, send)
+            return
         self._tools.metrics.errors.add("forbidden")
         self._tools.metrics.http_answers.add("403")
-        error = Forbidden("this Origin or Host is not allowed here")
-        await error_response(error)(scope, receive, send)
+        response = error_response(Forbidden(REFUSED))
+        response.headers["access-control-allow-origin"] = "*"
+        await response(scope, receive, send)
 
 
 def _only(headers: Headers, name: str) -> str | None:
@@ -61,14 +74,14 @@ def _only(headers: Headers, name: str) -> str | None:
     return ", ".join(found) if found else None
 
 
-def _preflight(origin: str) -> Response:
+def _preflight(origin: str, seconds: int) -> Response:
     return Response(
         status_code=204,
         headers={
             "access-control-allow-origin": origin,
             "access-control-allow-methods": METHODS,
             "access-control-allow-headers": HEADERS,
-            "access-control-max-age": str(PREFLIGHT_S),
+            "access-control-max-age": str(seconds),
             "vary": "origin",
         },
     )

@@ -41,7 +41,7 @@ def wrong_method(allowed: str) -> Refused:
 
 
 def internal() -> Internal:
-    return Internal("an error of ours, it is in the log")
+    return Internal("internal error: the server's log has the details")
 
 
 def error_response(error: PushlaneError) -> Response:

@@ -7,7 +7,8 @@ of them as there are receives that wait or whose messages are still out, and no 
 
 Whoever has a receipt and the right to consume may settle: a request has no session. The
 subscription is called `http:NAME`, which is how one is recognised that outlived its shard in the
-lease cache.
+lease cache. One of a session that outlived it is the session's again as soon as that comes back;
+until then its receipts are good here, too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SESSION = "http:"
 
 
 class Grant:
-    __slots__ = ("_begun", "_news", "_over", "_runs", "_settled", "_settling", "_taken",
+    __slots__ = ("_begun", "_lent", "_news", "_over", "_runs", "_settled", "_settling", "_taken",
                  "error", "runner", "subscription")  # fmt: skip
 
     def __init__(
@@ -48,6 +49,8 @@ class Grant:
         self._taken: list[int] = []
         """Receipt numbers that are in the answer."""
         self._begun = False
+        self._lent = False
+        """The subscription is a session's that has not come back: here only for a settle."""
         self._over = False
         self._settling = 0
 
@@ -79,6 +82,14 @@ class Grant:
         grant.begin()
         return grant
 
+    @classmethod
+    def lend(cls, runner: ShardRunner, subscription: Subscription, settled: Settled) -> Grant:
+        """Settle for a session that did not outlive its shard, or has not come back yet."""
+        grant = cls(runner, settled)
+        grant.subscription = subscription
+        grant._lent = grant._over = True
+        return grant
+
     # The sink
 
     def deliver(self, runs: list[Run], again: bool) -> None:
@@ -88,6 +99,9 @@ class Grant:
 
     def lost(self, receipts: list[Receipts]) -> None:
         self.rest()
+
+    def starved(self, starving: bool) -> None:
+        """Never: each shard has a credit of its own."""
 
     def ended(self, code: str, message: str) -> None:
         if not self._over:
@@ -169,11 +183,16 @@ class Grant:
         """Something was settled or lost: end it when that was the last."""
         if self.runner.stopped_by is not None:  # whatever it settled last may not have happened
             self._over = True
+        elif self._lent:
+            self._keep()
         elif self._begun and not (self.subscription.held or self._settling or self._over):
-            prefix, numbers = self.subscription.prefix, self.subscription.settled
-            if len(numbers):
-                self._settled.keep(prefix, self.runner.key.queue_id, numbers)
+            self._keep()
             self._end()
+
+    def _keep(self) -> None:
+        prefix, numbers = self.subscription.prefix, self.subscription.settled
+        if len(numbers):
+            self._settled.keep(prefix, self.runner.key.queue_id, numbers)
 
     def _end(self) -> None:
         if not self._over:
@@ -185,6 +204,7 @@ class Grant:
 def find_grant(runner: ShardRunner, subscription: Subscription, settled: Settled) -> Grant | None:
     """The grant behind a subscription; None: it is a session's."""
     grant = subscription.token
-    if grant is None and subscription.session.startswith(SESSION):
-        return Grant.adopt(runner, subscription, settled)
+    if grant is None:  # only the lease cache remembered it
+        own = subscription.session.startswith(SESSION)
+        return (Grant.adopt if own else Grant.lend)(runner, subscription, settled)
     return grant if isinstance(grant, Grant) else None

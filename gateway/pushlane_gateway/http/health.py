@@ -23,11 +23,20 @@ async def healthz(_: Call) -> Response:
 
 
 async def readyz(call: Call) -> Response:
-    """New clients are welcome: the server is not about to stop, and its store answers."""
-    fault = "draining" if call.tools.draining.is_set() else await _store_fault(call)
+    """New clients are welcome: the server is not about to stop, was not fenced just now, and its
+    store answers."""
+    fault = await _fault(call)
     if fault is None:
         return PlainTextResponse("ready\n", headers=NO_STORE)
     return PlainTextResponse(f"{fault}\n", 503, headers=NO_STORE)
+
+
+async def _fault(call: Call) -> str | None:
+    if call.tools.draining.is_set():
+        return "draining"
+    if call.tools.dispatcher.was_fenced:
+        return "fenced: other servers took over"
+    return await _store_fault(call)
 
 
 async def _store_fault(call: Call) -> str | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from starlette.responses import Response
 
 from pushlane.wire.frames import DeliverMessage
-from pushlane_gateway.http.call import Call
+from pushlane_dispatcher.backlog import Page
+from pushlane_gateway.http.call import Call, Permitted
 from pushlane_gateway.http.objects import Nothing, PeekAnswer, PeekQuery, stored_message
 from pushlane_gateway.session.delivery import message_object, size_of
 
@@ -13,23 +16,41 @@ from pushlane_gateway.session.delivery import message_object, size_of
 async def peek(call: Call) -> Response:
     """What would be delivered next, as far as it goes into one answer."""
     query = call.query(PeekQuery)
-    left = call.tools.settings.answer_bytes
+    dispatcher, most = call.tools.dispatcher, call.tools.settings.answer_bytes
+    with _looking(call) as permits:
+        page = await dispatcher.peek(call.tenant, call.queue, query.limit, query.after, most)
+        shown = _shown(page, most)
+        following = page.after(len(shown))
+        if following is not None and len(shown) < query.limit:
+            call.tools.metrics.limits.add("answer_bytes")
+        return Permitted(call.encode(PeekAnswer(shown, following), permits), permits.pop_all())
+
+
+def _shown(page: Page, left: int) -> list[DeliverMessage]:
+    """The first of a page, about `left` bytes of them."""
     shown: list[DeliverMessage] = []
-    page = await call.tools.dispatcher.peek(call.tenant, call.queue, query.limit, query.after)
     for found in page.messages:
         left -= size_of(found.message)
         if shown and left < 0:
-            call.tools.metrics.limits.add("answer_bytes")
             break
         shown.append(message_object(page.id(found), found.message, found.attempts))
-    return call.answer(PeekAnswer(shown, page.after(len(shown))))
+    return shown
+
+
+def _looking(call: Call) -> ExitStack:
+    """A place among those who look at messages. Raises Throttled."""
+    permits = ExitStack()
+    permits.enter_context(call.tools.admission.admit(call.identity, "peeks"))
+    return permits
 
 
 async def get(call: Call) -> Response:
     dispatcher = call.tools.dispatcher
-    message, attempts = await dispatcher.message(call.tenant, call.queue, call.id)
-    state = (await dispatcher.explain(call.tenant, call.queue, call.id)).state
-    return call.answer(stored_message(call.id, message, attempts, state))
+    with _looking(call) as permits:
+        message, attempts = await dispatcher.message(call.tenant, call.queue, call.id)
+        state = (await dispatcher.explain(call.tenant, call.queue, call.id)).state
+        shown = stored_message(call.id, message, attempts, state)
+        return Permitted(call.encode(shown, permits), permits.pop_all())
 
 
 async def explain(call: Call) -> Response:

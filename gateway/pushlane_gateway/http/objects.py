@@ -1,7 +1,8 @@
 """What the HTTP API is sent and answers, as types: decoded, encoded and documented from here.
 
-They are the protocol's own objects wherever it has them. As there, unknown fields are ignored; only
-a queue's configuration refuses them, because a mistyped setting would silently do nothing.
+They are the protocol's own objects wherever it has them. Unlike there, unknown fields of what is
+sent are refused: a mistyped one would silently do nothing (`hints` says what was meant). Only pipes
+ignore them: what they carry is the protocol.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.node import Message, QueueConfig, QueueRow
 from pushlane_dispatcher.retention import MOST, BucketName
 from pushlane_dispatcher.retention import Dropped as RetentionAnswer
+from pushlane_dispatcher.standing import Standing
 from pushlane_dispatcher.usage_report import UsagePoint
 from pushlane_gateway.session.delivery import message_object
 
@@ -36,7 +38,16 @@ __all__ = ["ConsumerInfo", "Explanation", "RetentionAnswer", "Stats"]
 BILLS = 1_000
 """Of one request."""
 Page = Annotated[int, Meta(ge=1, le=1_000)]
+Cause = Literal[
+    "max_attempts", "max_deliveries", "expired", "rejected", "overflow", "no_queue", "late",
+    "damaged",
+]  # fmt: skip
+"""Why messages become dead letters."""
 CloseCode = Annotated[int, Meta(ge=1_000, le=4_999)]
+
+
+class Asked(Part, forbid_unknown_fields=True):
+    """Something that is sent."""
 
 
 class ErrorObject(Part):
@@ -58,10 +69,14 @@ class Nothing(Part):
     """An object without fields."""
 
 
+class NoBody(Asked):
+    """Nothing is to be said: an empty object."""
+
+
 # Usage
 
 
-class UsageQuery(Part):
+class UsageQuery(Asked):
     """Times are Unix milliseconds or ISO 8601; without them, the last 24 hours."""
 
     queue: str | None = None
@@ -79,7 +94,7 @@ class UsageAnswer(Part, omit_defaults=False):
     usage: list[UsagePoint]
 
 
-class Bill(Part):
+class Bill(Asked):
     """What a queue, or with an empty name the tenant itself, owes for a window."""
 
     queue: str
@@ -92,8 +107,8 @@ class Bill(Part):
     """In millionths of the currency, such as `billing.day.total`."""
 
 
-class BillsBody(Part):
-    """Bills of a tenant, which has to be your own. Each takes the place of the one before it."""
+class BillsBody(Asked):
+    """Bills of a tenant. Each takes the place of the one before it."""
 
     tenant: str
     bills: Annotated[list[Bill], Meta(max_length=BILLS)]
@@ -102,14 +117,18 @@ class BillsBody(Part):
 # Messages in
 
 
-class PublishBody(Part):
+class NewMessage(PublishMessage, forbid_unknown_fields=True):
+    """A message to store: exactly one of body and data."""
+
+
+class PublishBody(Asked):
     """Messages to store."""
 
-    messages: list[PublishMessage]
+    messages: list[NewMessage]
 
 
 class PublishAnswer(Part):
-    """An id for each message, null for those in `failed`."""
+    """An id for each message, null for those in `failed` and for very old duplicates."""
 
     ids: list[Token | None]
     duplicates: list[Count] = field(default_factory=list)
@@ -119,7 +138,7 @@ class PublishAnswer(Part):
 # Messages out
 
 
-class ReceiveBody(Part):
+class ReceiveBody(Asked):
     """How many messages, how long to wait for the first, and for how long to lease them."""
 
     max: Annotated[int, Meta(ge=1, le=MAX_INT)] = 1
@@ -166,13 +185,13 @@ class PipeAnswer(Part):
 # Settling
 
 
-class AckBody(Part):
+class AckBody(Asked):
     """Messages are done."""
 
     receipts: list[str]
 
 
-class NackBody(Part):
+class NackBody(Asked):
     """Messages failed (or, with `dead`, never will succeed)."""
 
     receipts: list[str]
@@ -181,7 +200,7 @@ class NackBody(Part):
     dead: bool = False
 
 
-class ExtendBody(Part):
+class ExtendBody(Asked):
     """Leases end `lease_ms` from now."""
 
     receipts: list[str]
@@ -214,13 +233,21 @@ class StoredMessage(DeliverMessage):
 # Queues
 
 
-class QueueBody(QueueConfig, frozen=True, kw_only=True):
-    """A queue's configuration; what is not given gets its default."""
-
-    name: str | None = None
-    version: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
-
-
+QueueBody: Any = msgspec.defstruct(
+    "QueueBody",
+    [
+        *((one.name, one.type, one.default) for one in fields(QueueConfig) if one.name != "paused"),
+        ("paused", bool | None, None),
+        ("name", str | None, None),
+        ("version", Annotated[int, Meta(ge=1, le=MAX_INT)] | None, None),
+    ],
+    namespace={
+        "__doc__": "A queue's configuration. What is not given gets its default, but for `paused`: "
+        "that stays as it is."
+    },
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
 QueueObject: Any = msgspec.defstruct(
     "QueueObject",
     [
@@ -232,6 +259,13 @@ QueueObject: Any = msgspec.defstruct(
     namespace={"__doc__": "A queue: its configuration, and the version that changes with it."},
     kw_only=True,
 )
+NewQueue: Any = msgspec.defstruct(
+    "NewQueue",
+    [("name", str), *((one.name, one.type | UnsetType, UNSET) for one in fields(QueueConfig))],
+    namespace={"__doc__": "A queue to make; what is not given gets its default."},
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
 QueueChanges: Any = msgspec.defstruct(
     "QueueChanges",
     [(one.name, one.type | None | UnsetType, UNSET) for one in fields(QueueBody)],
@@ -241,10 +275,19 @@ QueueChanges: Any = msgspec.defstruct(
 )
 
 
+QueueListed: Any = msgspec.defstruct(
+    "QueueListed",
+    [("stats", Standing | None | UnsetType, UNSET)],
+    bases=(QueueObject,),
+    namespace={"__doc__": "A queue of a list, with `stats` where they were asked for."},
+    kw_only=True,
+)
+
+
 class QueuePage(msgspec.Struct, omit_defaults=True):
     """Queues in order of name; `next` is the `after` of the next page."""
 
-    queues: list[QueueObject]
+    queues: list[QueueListed]
     next: str | None = None
 
 
@@ -254,7 +297,13 @@ class ConsumersAnswer(msgspec.Struct):
     consumers: list[ConsumerInfo]
 
 
-class RedriveBody(Part):
+class PurgeAnswer(msgspec.Struct):
+    """How many messages went."""
+
+    purged: Count
+
+
+class RedriveBody(Asked):
     """Which dead letters to send back: at most `max`, those with this `cause`, from this `queue`,
     with this `key`, and that died from `from_at` on and before `until_at`. `to` sends them to
     another queue instead, `rate` so many a second. `after` is where the last answer said to go on.
@@ -263,7 +312,7 @@ class RedriveBody(Part):
     max: Annotated[int, Meta(ge=1, le=MAX_INT)] = 10_000
     to: str | None = None
     dry_run: bool = False
-    cause: str | None = None
+    cause: Cause | None = None
     queue: str | None = None
     key: str | None = None
     from_at: Millis | None = None
@@ -281,7 +330,7 @@ class RedriveAnswer(msgspec.Struct, omit_defaults=True):
     next: str | None = None
 
 
-class RetentionBody(Part):
+class RetentionBody(Asked):
     """Which buckets to drop of the queue with this id. What is not drained, or whose dedup window
     is not over, is kept. An empty list only opens the queue: what is past its retention ends.
     """
@@ -293,11 +342,12 @@ class RetentionBody(Part):
 # Tokens
 
 
-class TokenBody(Part):
-    """A token with some of your own rights, such as `publish:orders*`."""
+class TokenBody(Asked):
+    """A token with some of your own rights, such as `publish:orders*`; `subject` says for whom."""
 
     rules: list[str]
     ttl_ms: Millis | None = None
+    subject: Annotated[str, Meta(min_length=1, max_length=120)] | None = None
 
 
 class TokenAnswer(msgspec.Struct):
@@ -321,21 +371,27 @@ class LimitsAnswer(msgspec.Struct):
 # Queries
 
 
-class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+class NoQuery(Asked):
     """Nothing may stand behind the path."""
 
 
-class ListQuery(msgspec.Struct, forbid_unknown_fields=True):
+class ListQuery(Asked):
     after: str = ""
     limit: Page = 100
+    stats: bool = False
 
 
-class PeekQuery(msgspec.Struct, forbid_unknown_fields=True):
+class CreateQuery(Asked):
+    ensure: bool = False
+    """Leave a queue alone that is there."""
+
+
+class PeekQuery(Asked):
     limit: Page = 10
     after: str = ""
 
 
-class DeleteQuery(msgspec.Struct, forbid_unknown_fields=True):
+class DeleteQuery(Asked):
     confirm: str
 
 
@@ -347,9 +403,22 @@ def queue_object(row: QueueRow) -> Any:
     return QueueObject(**config, name=row.name, version=row.version, deleting=row.deleting)
 
 
-def config_of(body: QueueBody) -> QueueConfig:
+def listed_object(row: QueueRow, stats: Standing | UnsetType | None) -> Any:
+    return QueueListed(**msgspec.structs.asdict(queue_object(row)), stats=stats)
+
+
+def config_of(body: Any, old: QueueConfig | None) -> QueueConfig:
+    """Only who says so pauses or resumes a queue that is there."""
     values = msgspec.structs.asdict(body)
+    if values["paused"] is None:
+        values["paused"] = old is not None and old.paused
     return QueueConfig(**{name: values[name] for name in QueueConfig.__struct_fields__})
+
+
+def given(body: Any) -> dict[str, Any]:
+    """What was said of a queue's configuration."""
+    said = msgspec.structs.asdict(body).items()
+    return {name: value for name, value in said if value is not UNSET}
 
 
 def stored_message(id: str, message: Message, attempt: int, state: str) -> StoredMessage:

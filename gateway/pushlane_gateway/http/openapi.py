@@ -71,11 +71,13 @@ def _operation(operation: Operation) -> dict[str, Any]:
     }
     if operation.rights:
         found["description"] = f"Takes the right to {' or '.join(operation.rights)}."
+    if operation.operator:
+        found["description"] = "Takes the right `operate:*`."
     if operation.public:
         found["security"] = []
     if operation.body is not None:
         found["requestBody"] = {"required": True, "content": _json(operation.body)}
-    if operation.method == "PUT":
+    if operation.creates:
         found["responses"]["201"] = _answer(operation)
     return found
 

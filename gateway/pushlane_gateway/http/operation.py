@@ -34,6 +34,8 @@ class Operation:
     handler: Handler
     rights: tuple[Action, ...] = ()
     """Any of these on the queue that the path names; none: being known is enough."""
+    operator: bool = False
+    """Only for who operates the server."""
     public: bool = False
     """For everybody, without a token."""
     query: type[msgspec.Struct] | None = NoQuery
@@ -44,6 +46,8 @@ class Operation:
     """The type of its answer; None: `content` says what it is."""
     content: str = "application/json"
     status: int = 200
+    creates: bool = False
+    """What it makes anew it answers with 201."""
     headers: tuple[str, ...] = ()
     """Names of request headers that mean something to it."""
 

@@ -7,7 +7,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pushlane.wire.codec import decode_json
-from pushlane.wire.errors import BadFrame, BadRequest
+from pushlane.wire.errors import BadFrame, BadRequest, Unauthorized
+from pushlane_gateway.auth.identity import ANONYMOUS
+from pushlane_gateway.http.auth import identify
 from pushlane_gateway.http.call import JSON, Call
 from pushlane_gateway.http.errors import NO_STORE, ClientGone
 from pushlane_gateway.http.objects import Nothing, PipeAnswer, PipeBody
@@ -16,6 +18,10 @@ from pushlane_gateway.pipe.pipe import Pipe
 from pushlane_gateway.pipe.signal import Gone
 from pushlane_gateway.pipe.split import split
 
+HEADER = "Pushlane-Pipe"
+"""Names the pipe of a request. The body does, too, but that may be large."""
+OPEN_SPLIT_BYTES = 8 * 1024
+"""A request that names no pipe and is larger is refused as a whole when one frame in it is bad."""
 WAIT_MS = 20_000
 """How long a receive waits unless it says otherwise."""
 
@@ -37,12 +43,16 @@ class Fetched(Response):
 
 
 async def pipe(call: Call) -> Response:
-    body, frames = _read(call.operation.decoder, await call.read())
+    named = call.header(HEADER)
+    data = await _read(call, None if named is None else call.tools.pipes.find(named))
+    body, frames = _decode(call.operation.decoder, data, is_open=named is None)
     if frames is not None and not frames:
         raise BadRequest("frames is empty")
-    if body.pipe is None:
+    if body.pipe is None and named is None:
         return _open(call, body, frames)
-    found = call.tools.pipes.find(body.pipe)
+    if named is not None and body.pipe not in (None, named):
+        raise BadRequest(f"pipe is another one than {HEADER} says")
+    found = call.tools.pipes.find(named or body.pipe or "")
     if (body.n is None) != (frames is None):
         raise BadRequest("a send has both n and frames")
     if body.after is None:
@@ -52,14 +62,36 @@ async def pipe(call: Call) -> Response:
     return await _receive(call, found, body.after, body.wait_ms)
 
 
-def _read(
-    decoder: msgspec.json.Decoder[PipeBody], data: bytes
+async def _read(call: Call, pipe: Pipe | None) -> bytes:
+    """The body: a large one only of who was welcomed, which is known before it is read."""
+    if pipe is None:
+        welcome = known = _is_known(call)
+    else:
+        welcome, known = pipe.is_admitted, pipe.is_known
+    if known:
+        call.vouch()
+    if welcome:
+        return await call.read()
+    return await call.read(call.tools.unauthenticated_bytes, "unauthenticated_bytes")
+
+
+def _is_known(call: Call) -> bool:
+    """Whether it says with a header who asks; mostly the hello does that."""
+    try:
+        return identify(call.request, call.tools) is not ANONYMOUS
+    except Unauthorized:
+        return False
+
+
+def _decode(
+    decoder: msgspec.json.Decoder[PipeBody], data: bytes, *, is_open: bool
 ) -> tuple[PipeBody, list[bytes] | None]:
     """What a request says, and its frames."""
     try:
         body = decode_json(decoder, data)
     except BadFrame:
-        found = split(data)
+        # Splitting takes its time: whom nobody knows gets little of it.
+        found = None if is_open and len(data) > OPEN_SPLIT_BYTES else split(data)
         if found is None:
             raise
         return decode_json(decoder, found[0]), found[1]

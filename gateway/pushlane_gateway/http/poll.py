@@ -16,7 +16,6 @@ from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_gateway.http.grant import Grant
 from pushlane_gateway.http.settled import Settled
-from pushlane_gateway.session.credit import share
 
 
 class PollOptions(msgspec.Struct, frozen=True):
@@ -70,11 +69,10 @@ class Poll:
     def _ask_all(self) -> None:
         asked = {grant.runner for grant in self._grants}
         runners = self._queue.runners
-        count = len(runners)
-        credits = share(self._options.most, [0] * count, [False] * count, self._turn)
-        for runner, credit in zip(runners, credits, strict=True):
+        credit = -(-self._options.most // len(runners))
+        for runner in runners:
             if runner not in asked:
-                self._attach(runner, max(1, credit))
+                self._attach(runner, credit)
 
     def _attach(self, runner: ShardRunner, credit: int) -> None:
         options = self._options

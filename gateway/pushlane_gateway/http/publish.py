@@ -27,10 +27,11 @@ async def publish(call: Call) -> Response:
     tools = call.tools
     tools.check_going()
     body: PublishBody = await call.body()
-    _set_dedup(body.messages, call.header(HEADER), tools.limits.dedup_bytes)
-    frame = Publish(NOBODY, call.queue, body.messages)
+    messages: list[PublishMessage] = [*body.messages]
+    _set_dedup(messages, call.header(HEADER), tools.limits.dedup_bytes)
+    frame = Publish(NOBODY, call.queue, messages)
     failed = _check(call, frame)
-    queue = await tools.open(call.tenant, call.queue)
+    queue = await tools.open(call.identity, call.queue)
     batch = Batch(frame, failed, None, tools.clock.wall())
     since = trio.current_time()
     publication = None
@@ -51,7 +52,7 @@ def _set_dedup(messages: list[PublishMessage], key: str | None, most: int) -> No
         )
     for index, message in enumerate(messages):
         if message.dedup is not None:
-            raise BadRequest(f"messages[{index}]: dedup and Idempotency-Key don't go together")
+            raise BadRequest(f"messages[{index}]: dedup can't be combined with Idempotency-Key")
         message.dedup = f"{key}:{index}"
 
 

@@ -1,39 +1,51 @@
 """Queues: make, replace, change, look at, list and delete them.
 
+POST declares a queue: it makes one that is not there, and changes nothing of one that is. When that
+one differs from what was said it is a `conflict`, unless only its being there matters (`ensure`).
+PUT replaces a configuration, PATCH merges into it. Only who names `paused` pauses or resumes.
+
 A queue's version changes with its configuration and is its ETag. `If-Match` (or `version` in the
 body) makes a change conditional: somebody else's change meanwhile is a `conflict`. Without it PUT
 takes the last word, and PATCH merges into whatever is there.
 
-A queue that names another one for its dead letters sends messages there, so it takes the right to
-publish (or manage) there, too.
+A queue that names another one for its dead letters fills it, so that takes the right to manage the
+other one, too. A redrive takes the right to publish wherever its messages go.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
+import trio
 from msgspec import UNSET
 from starlette.responses import Response
 
-from pushlane.wire.errors import BadRequest, Conflict, NotFound
+from pushlane.wire.errors import BadRequest, Conflict, NotFound, PushlaneError
 from pushlane.wire.names import check_queue_name
 from pushlane_dispatcher.node import Dispatcher, QueueConfig, QueueRow
 from pushlane_dispatcher.redrive import Redrive
+from pushlane_dispatcher.standing import Standing
 from pushlane_gateway.auth.rule import Action
 from pushlane_gateway.http.call import Call
+from pushlane_gateway.http.listing import list_visible
 from pushlane_gateway.http.objects import (
     ConsumersAnswer,
+    CreateQuery,
     DeleteQuery,
     ListQuery,
     Nothing,
-    QueueBody,
+    PurgeAnswer,
     QueuePage,
     RedriveAnswer,
     RedriveBody,
     RetentionBody,
     config_of,
+    given,
+    listed_object,
     queue_object,
 )
 
@@ -44,13 +56,32 @@ MERGES = 5
 _TAG = re.compile(r'(?:W/)?"([1-9][0-9]{0,15})"')
 
 
+async def create(call: Call) -> Response:
+    wanted = given(await call.body())
+    name = check_queue_name(wanted.pop("name"))
+    call.need(("manage",), name)
+    row = await _existing(call, name)
+    if row is None:
+        config = QueueConfig(**wanted)
+        _check_target(call, config, None)
+        try:
+            return _show(call, await _dispatcher(call).create(call.tenant, name, config), 201)
+        except Conflict:
+            row = await _existing(call, name)
+            if row is None:
+                raise
+    if not call.query(CreateQuery).ensure:
+        _check_same(row, wanted)
+    return _show(call, row)
+
+
 async def put(call: Call) -> Response:
-    body: QueueBody = await call.body()
+    body = await call.body()
     _check_name(call, body.name)
     version = _version(call, body.version)
-    config = config_of(body)
     must_be_new = _must_be_new(call)
-    row = await _existing(call)
+    row = await _existing(call, call.queue)
+    config = config_of(body, None if row is None else row.config)
     _check_target(call, config, None if row is None else row.config)
     if row is None:
         if version is not None or call.header("if-match") is not None:
@@ -66,11 +97,7 @@ async def put(call: Call) -> Response:
 
 
 async def patch(call: Call) -> Response:
-    changes: dict[str, Any] = {
-        name: value
-        for name, value in msgspec.structs.asdict(await call.body()).items()
-        if value is not UNSET
-    }
+    changes = given(await call.body())
     _check_name(call, changes.pop("name", None))
     version = _version(call, changes.pop("version", None))
     return _show(call, await _merge(call, changes, version))
@@ -95,18 +122,35 @@ async def get(call: Call) -> Response:
 
 async def delete(call: Call) -> Response:
     if call.query(DeleteQuery).confirm != call.queue:
-        raise BadRequest("confirm has to be the queue's name")
+        raise BadRequest("confirm must be the queue's name")
     await _dispatcher(call).delete(call.tenant, call.queue)
     return call.answer(Nothing())
 
 
 async def list_queues(call: Call) -> Response:
-    """Those on which the caller has any right: a page may be short, and still not the last."""
+    """Those on which the caller has any right."""
     query = call.query(ListQuery)
-    rows = await _dispatcher(call).list(call.tenant, query.after, query.limit)
-    seen = [row for row in rows if any(call.identity.allows(right, row.name) for right in ANY)]
-    following = rows[-1].name if len(rows) == query.limit else None
-    return call.answer(QueuePage([queue_object(row) for row in seen], following))
+    rows_after = partial(_dispatcher(call).list, call.tenant)
+    seen, following = await list_visible(
+        rows_after, call.identity.queues(*ANY), query.after, query.limit
+    )
+    looked = await _standings(call, seen) if query.stats else {}
+    found = [listed_object(row, looked.get(row.name, UNSET)) for row in seen]
+    return call.answer(QueuePage(found, following))
+
+
+async def _standings(call: Call, rows: list[QueueRow]) -> dict[str, Standing | None]:
+    """By name. Those that nobody has open are read from the store, for as long as there is time:
+    None of the others, and of those that can't be read."""
+    dispatcher = _dispatcher(call)
+    found: dict[str, Standing | None] = {row.name: None for row in rows}
+    with trio.move_on_after(call.tools.settings.list_stats_ms / 1000) as scope:
+        for row in sorted(rows, key=lambda row: dispatcher.opened(row.tenant, row.name) is None):
+            with suppress(PushlaneError):
+                found[row.name] = await dispatcher.standing(row.tenant, row.name)
+    if scope.cancelled_caught:
+        call.tools.metrics.limits.add("list_stats_ms")
+    return found
 
 
 async def stats(call: Call) -> Response:
@@ -120,8 +164,7 @@ async def consumers(call: Call) -> Response:
 
 async def purge(call: Call) -> Response:
     await call.body()
-    await _dispatcher(call).purge(call.tenant, call.queue)
-    return call.answer(Nothing())
+    return call.answer(PurgeAnswer(await _dispatcher(call).purge(call.tenant, call.queue)))
 
 
 async def pause(call: Call) -> Response:
@@ -142,11 +185,11 @@ async def redrive(call: Call) -> Response:
         if name is not None:
             check_queue_name(name)
     if body.to is not None:
-        call.need(("publish", "manage"), body.to)
+        call.need(("publish",), body.to)
     wanted = Redrive(
         max=body.max, budget_ms=call.tools.settings.redrive_ms, to=body.to, cause=body.cause,
         queue=body.queue, key=body.key, from_at=body.from_at, until_at=body.until_at,
-        rate=body.rate, dry_run=body.dry_run,
+        rate=body.rate, dry_run=body.dry_run, targets=call.identity.queues("publish"),
     )  # fmt: skip
     done = await _dispatcher(call).redrive(call.tenant, call.queue, wanted, body.after)
     return call.answer(RedriveAnswer(done.count, done.next))
@@ -168,9 +211,9 @@ def _dispatcher(call: Call) -> Dispatcher:
     return call.tools.dispatcher
 
 
-async def _existing(call: Call) -> QueueRow | None:
+async def _existing(call: Call, name: str) -> QueueRow | None:
     try:
-        return await call.tools.dispatcher.get(call.tenant, call.queue)
+        return await call.tools.dispatcher.get(call.tenant, name)
     except NotFound:
         return None
 
@@ -198,7 +241,7 @@ def _version(call: Call, said: int | None) -> int | None:
         return said
     found = _TAG.fullmatch(header.strip())
     if found is None:
-        raise BadRequest('If-Match is no ETag of a queue, such as "3"')
+        raise BadRequest('If-Match is not an ETag of a queue, such as "3"')
     if said is not None and said != int(found[1]):
         raise BadRequest("If-Match and version say different things")
     return int(found[1])
@@ -213,10 +256,28 @@ def _must_be_new(call: Call) -> bool:
 
 def _check_name(call: Call, name: str | None) -> None:
     if name is not None and name != call.queue:
-        raise BadRequest("name is another than the path's: a queue can't be renamed")
+        raise BadRequest("name differs from the path: a queue can't be renamed")
+
+
+def _check_same(row: QueueRow, wanted: dict[str, Any]) -> None:
+    """`Conflict` when a queue differs from what somebody said of it."""
+    there = msgspec.structs.asdict(row.config)
+    differing = [
+        f"{name} is {_json(there[name])}, not {_json(value)}"
+        for name, value in wanted.items()
+        if there[name] != value
+    ]
+    if differing:
+        raise Conflict(
+            f"queue {row.name} exists with another configuration: {'; '.join(differing)}"
+        )
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _check_target(call: Call, config: QueueConfig, old: QueueConfig | None) -> None:
     target = config.dead_letter
     if target and (old is None or old.dead_letter != target):
-        call.need(("publish", "manage"), check_queue_name(target))
+        call.need(("manage",), check_queue_name(target))

@@ -6,24 +6,25 @@ that goes away, a lost connection or a stopping server give it back without coun
 
 from __future__ import annotations
 
-import msgspec
+from contextlib import ExitStack
+
 import trio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pushlane.wire.errors import BadRequest
 from pushlane.wire.validate import check_lease
-from pushlane_gateway.http.call import JSON, Call
-from pushlane_gateway.http.errors import NO_STORE, ClientGone
+from pushlane_gateway.http.call import Call, Permitted
+from pushlane_gateway.http.errors import ClientGone
 from pushlane_gateway.http.objects import MessagesAnswer, ReceiveBody
 from pushlane_gateway.http.poll import Poll, PollOptions
 
 
-class Received(Response):
+class Received(Permitted):
     """The answer to a receive."""
 
-    def __init__(self, poll: Poll, content: bytes) -> None:
-        super().__init__(content, 200, NO_STORE, JSON)
+    def __init__(self, poll: Poll, content: bytes, permits: ExitStack) -> None:
+        super().__init__(content, permits)
         self._poll = poll
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,20 +41,20 @@ async def receive(call: Call) -> Response:
     tools.check_going()
     body: ReceiveBody = await call.body()
     _check(call, body)
-    queue = await tools.open(call.tenant, call.queue)
     settings = tools.settings
     options = PollOptions(
         call.identity.name, body.max, body.lease_ms, body.wait_ms,
         settings.grace_ms, settings.answer_bytes,
     )  # fmt: skip
-    poll = Poll(queue, options, tools.settled, next(tools.turns))
-    try:
-        with tools.polling(call.identity):
+    with tools.admission.admit(call.identity, "polls"):
+        queue = await tools.open(call.identity, call.queue)
+        poll = Poll(queue, options, tools.settled, next(tools.turns))
+        try:
             await _wait(call, poll)
-        return _answer(call, poll)
-    except BaseException:
-        poll.give_back()
-        raise
+            return _answer(call, poll)
+        except BaseException:
+            poll.give_back()
+            raise
 
 
 def _answer(call: Call, poll: Poll) -> Response:
@@ -61,8 +62,10 @@ def _answer(call: Call, poll: Poll) -> Response:
         raise poll.error
     call.tools.authenticator.check(call.identity)  # it may have been revoked meanwhile
     messages = poll.take()
-    call.tools.metrics.delivered += len(messages)
-    return Received(poll, msgspec.json.encode(MessagesAnswer(messages)))
+    with ExitStack() as permits:
+        content = call.encode(MessagesAnswer(messages), permits)
+        call.tools.metrics.delivered += len(messages)
+        return Received(poll, content, permits.pop_all())
 
 
 def _check(call: Call, body: ReceiveBody) -> None:

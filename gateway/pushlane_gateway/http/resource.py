@@ -67,8 +67,10 @@ class Resource:
         request.scope["route_path"] = operation.path
         identity = ANONYMOUS
         if not operation.public:
-            identity = identify(request, tools.authenticator)
+            identity = identify(request, tools)
         call = Call(request, operation, identity, tools)
+        if identity is not ANONYMOUS:
+            call.vouch()
         call.check_rights()
         if operation.method in WITH_BODY:
             call.check_type()

@@ -11,7 +11,13 @@ from pushlane.wire.limits import MIB
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     polls: int = 1_000
-    """Receives of one identity that wait at once; one more is `throttled`."""
+    """Receives that wait at once; one more is `throttled`. Shared: see `[shares]`."""
+    peeks: int = 32
+    """Peeks and looks at single messages under way at once, until their answers are written; one
+    more is `throttled`. Shared."""
+    answers_bytes: int = 512 * MIB
+    """Answers with messages that wait to be written, together; with more a request is `throttled`
+    and takes nothing. Shared, but one answer always goes."""
     answer_bytes: int = 4 * MIB
     """An answer with messages ends when it has about this much; the rest comes with the next."""
     grace_ms: int = 300
@@ -22,9 +28,13 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     redrive_ms: int = 10_000
     """How long one redrive request goes on before it answers where to go on."""
     pipes: int = 10_000
-    """Pipes open at once (sessions over HTTP requests); one more is `unavailable`."""
+    """Pipes open at once (sessions over HTTP requests); one more is `unavailable`.
+    Shared: one more than a share is turned away with `overload`."""
     pipe_ms: int = 30_000
     """A pipe whose client makes no receive for this long is cut; its session waits for a resume."""
+    list_stats_ms: int = 1_000
+    """How long `GET /v1/queues?stats=true` reads queues that nobody has open: the others come
+    without."""
     usage_points: int = 1_500
     """Minutes, hours or days of which `/v1/usage` answers at once."""
     usage_answers: int = 20_000

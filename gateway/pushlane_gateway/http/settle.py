@@ -2,7 +2,7 @@
 
 A request has no session. What a receive handed out is found by the receipts' prefixes, and may be
 settled by whoever may consume the queue. Receipts of WebSocket sessions belong to their sessions
-and are `lease_lost` here.
+and are `lease_lost` here, unless the session was cut off by a crash.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def extend(call: Call) -> Response:
 
 
 async def _settle(call: Call, spans: list[Span], act: Act) -> Response:
-    queue = await call.tools.dispatcher.open(call.tenant, call.queue)
+    queue = await call.tools.open_existing(call.identity, call.queue)
     by_grant, duplicate, lost = _sort(queue, spans, call.tools)
     gather = await _act(by_grant, act)
     if gather.error is not None:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 
 import trio
 
-from pushlane.wire.errors import Throttled, Unavailable
+from pushlane.wire.errors import Unavailable
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.node import Clock, Dispatcher, QueueConfig
 from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_gateway.auth.admission import Admission
 from pushlane_gateway.auth.authenticator import Authenticator
+from pushlane_gateway.auth.failed_logins import FailedLogins
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.http.settings import HttpSettings
 from pushlane_gateway.http.settled import Settled
 from pushlane_gateway.metrics import Metrics
 from pushlane_gateway.pipe.pipes import Pipes
+from pushlane_gateway.settings import DEFAULT_SETTINGS
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,11 @@ class HttpTools:
     """A queue is made by the first publish to it or receive from it …"""
     template: QueueConfig = field(default_factory=QueueConfig)
     """… with this configuration."""
+    failed_logins: FailedLogins = field(default_factory=FailedLogins)
+    unauthenticated_bytes: int = DEFAULT_SETTINGS.unauthenticated_bytes
+    """The most of a body whose sender nobody knows."""
     draining: trio.Event = field(default_factory=trio.Event)
     """Set when the server is about to stop: waiting receives end, nothing new is taken on."""
-    polls: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By tenant and name: receives that wait."""
     turns: Iterator[int] = field(default_factory=count)
     """Numbers the receives: each begins with another shard."""
     settled: Settled = field(init=False)
@@ -47,7 +49,16 @@ class HttpTools:
     def __post_init__(self) -> None:
         settled = Settled(self.limits.resume_ms, self.settings.remembered)
         object.__setattr__(self, "settled", settled)
-        self.metrics.gauge("http_polls", "Receives that wait.", self.polls.total)
+        admission = self.admission
+        polls = admission.limit("polls", self.settings.polls, "waiting receives")
+        admission.limit("peeks", self.settings.peeks, "peeks under way")
+        admission.limit("answers_bytes", self.settings.answers_bytes, "bytes of answers")
+        self.metrics.gauge("http_polls", "Receives that wait.", lambda: polls.taken)
+        self.metrics.gauges("in_use", "In use of a shared limit", admission.taken)
+
+    @property
+    def admission(self) -> Admission:
+        return self.pipes.admission
 
     @property
     def clock(self) -> Clock:
@@ -58,26 +69,17 @@ class HttpTools:
         if self.draining.is_set():
             raise Unavailable("the server is about to stop: ask another one", retry_ms=1_000)
 
-    async def open(self, tenant: str, name: str) -> OpenQueue:
+    async def open(self, identity: Identity, name: str) -> OpenQueue:
         """A queue to publish to or receive from; it is made when that is wanted."""
+        tenant = identity.tenant
         found = self.dispatcher.opened(tenant, name)
         if found is not None:
             return found
         if self.auto_create:
             await self.dispatcher.ensure(tenant, name, self.template)
-        return await self.dispatcher.open(tenant, name)
+        return await self.open_existing(identity, name)
 
-    @contextmanager
-    def polling(self, identity: Identity) -> Iterator[None]:
-        """One more receive of this identity waits."""
-        who = identity.tenant, identity.name
-        if self.polls[who] >= self.settings.polls:
-            most = self.settings.polls
-            raise Throttled(f"{most} receives wait already", retry_ms=1_000, limit="polls")
-        self.polls[who] += 1
-        try:
-            yield
-        finally:
-            self.polls[who] -= 1
-            if not self.polls[who]:
-                del self.polls[who]
+    async def open_existing(self, identity: Identity, name: str) -> OpenQueue:
+        """The same of a queue that is there: NotFound otherwise."""
+        claims = self.admission.claims(identity)
+        return await self.dispatcher.open(identity.tenant, name, claims=claims)

@@ -126,7 +126,7 @@ def _listen_unix(path: str, settings: GatewaySettings) -> socket.socket:
 def _remove_stale(path: str) -> None:
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
-            raise FileExistsError(f"{path} exists and is no socket")
+            raise FileExistsError(f"{path} exists and is not a socket")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

@@ -19,7 +19,7 @@ from pushlane_gateway.listener.exchange import Exchange
 from pushlane_gateway.listener.head import read_head
 from pushlane_gateway.listener.hub import Hub
 from pushlane_gateway.listener.link import Link, LinkLost
-from pushlane_gateway.listener.refusal import NEEDS_TLS, Refusal
+from pushlane_gateway.listener.refusal import NEEDS_TLS, TOO_MUCH, Refusal
 from pushlane_gateway.listener.socket import Socket, SocketClosed
 from pushlane_gateway.listener.tls_link import PlainHttp, TlsFailed, TlsLink
 from pushlane_gateway.listener.upgrade import Allow, is_upgrade, only, upgrade
@@ -55,21 +55,53 @@ async def serve_connection(link: Link, hub: Hub, service: Service) -> None:
         link.close()
 
 
+class Guest:
+    """The requests of a connection, to the budget."""
+
+    __slots__ = ("_hub", "scope")
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self.scope = trio.CancelScope()
+
+    def hold(self, size: int) -> None:
+        """It keeps so many bytes, of a client that is not authenticated."""
+        self._hub.budget.hold(self, size)
+
+    def cut(self) -> None:
+        self._hub.counters.overloads += 1
+        self.scope.cancel()
+
+
 async def _serve_requests(link: Link, hub: Hub, service: Service) -> Socket | None:
     """HTTP, until the connection ends or becomes a WebSocket."""
     if isinstance(link, TlsLink) and not await _shake_hands(link, hub):
         return None
+    guest = Guest(hub)
+    try:
+        with guest.scope:
+            return await _answer_requests(link, hub, service, guest)
+    finally:
+        guest.hold(0)
+    hub.counters.refusal(TOO_MUCH.status)
+    link.write_now(TOO_MUCH.answer())
+    await _linger(link, hub)
+    return None
+
+
+async def _answer_requests(link: Link, hub: Hub, service: Service, guest: Guest) -> Socket | None:
     buffer, patience = bytearray(), hub.settings.head_ms
     request: h11.Request | None = None
     try:
         while True:
-            found = await _next_request(link, hub, buffer, patience)
+            found = await _next_request(link, hub, buffer, patience, guest)
             if found is None:
                 return None
             request, parser = found
             if is_upgrade(request):
                 return await _open_socket(link, hub, request, bytes(buffer), service.allow)
-            if not await Exchange(link, hub, request, parser, buffer).run(service.app):
+            exchange = Exchange(link, hub, request, parser, buffer, guest.hold)
+            if not await exchange.run(service.app):
                 break
             patience = hub.settings.keep_alive_ms
     except Refusal as refusal:
@@ -96,7 +128,7 @@ async def _shake_hands(link: TlsLink, hub: Hub) -> bool:
 
 
 async def _next_request(
-    link: Link, hub: Hub, buffer: bytearray, patience: int
+    link: Link, hub: Hub, buffer: bytearray, patience: int, guest: Guest
 ) -> tuple[h11.Request, h11.Connection] | None:
     """The next request; None when there is none. Raises Refusal."""
     settings = hub.settings
@@ -108,7 +140,9 @@ async def _next_request(
         while True:
             found = read_head(buffer, settings)
             if found is not None:
+                guest.hold(0)
                 return found
+            guest.hold(len(buffer))
             data = await link.receive()
             if not data:
                 return None
@@ -164,6 +198,7 @@ async def _serve_socket(socket: Socket, hub: Hub, handle: Handle) -> None:
     finally:
         hub.sockets.discard(socket)
         socket.abort()
+        socket.release()
 
 
 async def _linger(link: Link, hub: Hub) -> None:

@@ -36,6 +36,12 @@ class Counters:
         """Connections closed by `keep_alive_ms`."""
         self.stalled_bodies = 0
         """Requests ended by `body_stall_ms`."""
+        self.slow_bodies = 0
+        """Requests ended by `body_rate` or `body_ms`."""
+        self.overloads = 0
+        """Connections cut by `unauthenticated_total_bytes`."""
+        self.floods = 0
+        """WebSockets closed by `tiny_frames`."""
         self.stalled_writes = 0
         """Connections cut by `write_stall_ms`."""
         self.silent = 0

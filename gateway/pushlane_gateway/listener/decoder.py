@@ -10,6 +10,11 @@ The walk over frame headers knows where each frame ends. Hence `ServerProtocol` 
 frames, and between two messages there is nothing in it: it is made when it is needed and dropped
 afterwards, and an idle connection has none.
 
+What one call does is bounded. Before a client is admitted (its hello was good) its frames are
+small, and they are handed out one at a time: so the limit is the right one for each. Afterwards a
+call gives at most `MESSAGES`. Control frames and tiny fragments cost much and bring nothing: a
+client may send some, at a rate.
+
 One thing is done differently from `ServerProtocol`: a close in the middle of a fragmented message
 is a close like any other (RFC 6455, 5.4 and 5.5.1), not a protocol error.
 """
@@ -36,6 +41,11 @@ LOST = 1006
 
 _OPCODES = frozenset(Opcode)
 
+MESSAGES = 1_024
+"""Messages that one call gives: about a millisecond's work, and more than a read usually has."""
+TINY_BYTES = 256
+"""A fragment of less, with more to come, is counted like a control frame."""
+
 
 class End(NamedTuple):
     """How a connection ended, as far as the frames tell."""
@@ -50,21 +60,32 @@ class End(NamedTuple):
 
 class Decoder:
     __slots__ = (
+        "_burst",
+        "_closing",
+        "_discard",
         "_head",
         "_limit",
+        "_most",
         "_owed",
         "_part",
         "_protocol",
         "_rest",
         "_wanted",
         "end",
+        "more",
         "out",
+        "tiny",
     )
 
-    def __init__(self, *, is_text: bool, frame_bytes: int) -> None:
+    def __init__(self, *, is_text: bool, frame_bytes: int, tiny_frames: int) -> None:
+        """`frame_bytes`: until it is told another limit by `admit`."""
         assert frame_bytes >= 0xFFFF, "the quick way doesn't look at the limit"
         self._head = 0x81 if is_text else 0x82
         self._limit = frame_bytes
+        self._most = 1
+        self._burst = tiny_frames
+        self._closing = False
+        self._discard = 0
         self._rest = b""
         self._wanted = 0
         self._owed = 0
@@ -73,9 +94,33 @@ class Decoder:
         self.out: list[bytes] = []
         """Frames to be sent: pongs, the answer to a close, a close because of an error."""
         self.end: End | None = None
+        self.more = False
+        """There are bytes left that may complete messages: `feed` on, with nothing."""
+        self.tiny = 0.0
+        """Control frames and tiny fragments that count; whoever knows the time lowers it."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that wait here for others to come."""
+        size = len(self._rest)
+        if self._part is not None:
+            size += len(self._part)
+        if self._protocol is not None:
+            size += len(self._protocol.reader.buffer)
+        return size
+
+    def admit(self, frame_bytes: int) -> None:
+        """Take frames of this size from now on, and many at a time."""
+        self._limit = frame_bytes
+        self._most = MESSAGES
 
     def feed(self, data: bytes) -> list[bytes]:
-        """All messages that these bytes complete. What follows an end is ignored."""
+        """The messages that these bytes complete. What follows an end is ignored."""
+        self.more = False
+        if self._discard:
+            discard = min(self._discard, len(data))
+            self._discard -= discard
+            data = data[discard:]
         if self._rest:
             data = self._rest + data
             if len(data) < self._wanted:
@@ -86,8 +131,14 @@ class Decoder:
         position = 0
         while self.end is None:
             if self._owed == 0:
-                if self._protocol is None:
+                if self._closing:
+                    position = self._skip(data, position)
+                elif self._protocol is None:
                     position = self._quick(data, position, messages)
+                if len(messages) >= self._most:
+                    self.more = position < len(data)
+                    self._wanted = 0
+                    break
                 if not self._begin(data, position):
                     break
             piece = data[position : position + self._owed]
@@ -107,14 +158,28 @@ class Decoder:
 
     def close(self, code: int, reason: str) -> bytes:
         """A close to be sent; what comes then is only watched for the client's answer."""
+        self._closing = True
+        self._discard, self._owed, self._part = self._owed, 0, None
+        self._drop_protocol()
         protocol = self._open_protocol()
         protocol.send_close(code, reason)
         return b"".join(protocol.data_to_send())
 
+    def fail(self, code: int, fault: str) -> None:
+        """End it because of something that frames don't show, and keep nothing."""
+        if self.end is None:
+            self._fail(code, fault)
+        self.drop()
+
+    def drop(self) -> None:
+        """Give back what is buffered: nothing more will be read."""
+        self._rest, self._part, self.more = b"", None, False
+        self._drop_protocol()
+
     def _quick(self, data: bytes, position: int, messages: list[bytes]) -> int:
         """Read small whole messages; says where that stopped."""
-        head, size = self._head, len(data)
-        while size - position >= 6 and data[position] == head:
+        head, size, room = self._head, len(data), self._most - len(messages)
+        while room and size - position >= 6 and data[position] == head:
             length = data[position + 1] - 128
             start = position + 6
             if length > 125:
@@ -130,6 +195,26 @@ class Decoder:
                 break
             messages.append(message)
             position = stop
+            room -= 1
+        return position
+
+    def _skip(self, data: bytes, position: int) -> int:
+        """Pass over all but a close, which costs next to nothing; says where that stopped."""
+        size = len(data)
+        while size - position >= 6 and data[position] & 0x0F != CLOSE and not self._discard:
+            length = data[position + 1] - 128
+            if length < 0:
+                break
+            start = position + 6
+            if length > 125:
+                extra = 2 if length == 126 else 8
+                if size - start < extra:
+                    break
+                length = int.from_bytes(data[position + 2 : position + 2 + extra], "big")
+                start += extra
+            position = start + length
+            if position > size:
+                self._discard, position = position - size, size
         return position
 
     def _begin(self, data: bytes, position: int) -> bool:
@@ -178,7 +263,7 @@ class Decoder:
             closed = protocol.close_rcvd
             self.end = End(int(closed.code), closed.reason, by_client=True)
         elif self._owed == 0 and self._part is None and protocol.state is OPEN:
-            self._protocol = None
+            self._drop_protocol()
 
     def _take(self, frame: Frame, messages: list[bytes]) -> None:
         if frame.opcode is TEXT or frame.opcode is BINARY:
@@ -186,16 +271,31 @@ class Decoder:
                 wanted = "text" if self._head == 0x81 else "binary"
                 self._fail(1003, f"this session has {wanted} frames only")
                 return
+            if frame.fin:
+                self._give(bytes(frame.data), messages)
+                return
             self._part = bytearray(frame.data)
         elif frame.opcode is CONT:
             assert self._part is not None, "the protocol refuses a continuation of nothing"
             self._part += frame.data
-        else:
+            if frame.fin:
+                message, self._part = bytes(self._part), None
+                self._give(message, messages)
+                return
+        elif frame.opcode is CLOSE:
             return
-        if frame.fin:
-            message, self._part = bytes(self._part), None
-            if message.isascii() or self._is_legal(message):
-                messages.append(message)
+        if len(frame.data) < TINY_BYTES:
+            self._count()
+
+    def _give(self, message: bytes, messages: list[bytes]) -> None:
+        if message.isascii() or self._is_legal(message):
+            messages.append(message)
+
+    def _count(self) -> None:
+        """One more control frame or tiny fragment."""
+        self.tiny += 1
+        if self.tiny > self._burst:
+            self._fail(1008, "pings, pongs or tiny fragments come too fast", "throttled")
 
     def _is_legal(self, message: bytes) -> bool:
         """Whether text is UTF-8; what is not ends the connection."""
@@ -208,16 +308,18 @@ class Decoder:
             return False
         return True
 
-    def _fail(self, code: int, fault: str) -> None:
+    def _fail(self, code: int, fault: str, reason: str | None = None) -> None:
         """The frame was legal, but isn't for us."""
         protocol = self._open_protocol()
         protocol.fail(code)
         out = any(protocol.data_to_send())
-        self._end_by_fault(code, fault, tell=out)
+        self._end_by_fault(code, fault, tell=out, reason=reason)
 
-    def _end_by_fault(self, code: int, fault: str, *, tell: bool) -> None:
+    def _end_by_fault(
+        self, code: int, fault: str, *, tell: bool, reason: str | None = None
+    ) -> None:
         """`tell`: a close is due, unless we sent one before."""
-        reason = CLOSES[code].reason
+        reason = reason or CLOSES[code].reason
         if tell:
             self.out.append(Frame(CLOSE, Close(code, reason).serialize()).serialize(mask=False))
         self.end = End(code, reason, by_client=False, fault=fault)
@@ -226,3 +328,10 @@ class Decoder:
         if self._protocol is None:
             self._protocol = ServerProtocol(state=OPEN, max_size=self._limit, logger=quiet)
         return self._protocol
+
+    def _drop_protocol(self) -> None:
+        """It and its parser, a generator, hold each other: closed, both go at once."""
+        if self._protocol is not None:
+            self._protocol.parser.close()
+            self._protocol.parser_exc = None  # its traceback holds them, too
+            self._protocol = None

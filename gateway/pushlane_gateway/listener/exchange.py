@@ -5,8 +5,10 @@ the kernel. When the body has been read, `receive` waits for the client to go aw
 `http.disconnect` as soon as it does; requests sent ahead are kept, within `pipeline_bytes`. There
 is no task for that: an app that doesn't ask pays nothing.
 
-Something wrong with the body (too large, badly chunked, stalled) cancels the app and is answered
-here; an app that already began its answer is cut off. A send to a client that has gone raises
+What came of a body counts against the budget of those who are not authenticated, until the app
+says who asks (the extension `pushlane.known`) or has all of it. Something wrong with the body (too
+large, badly chunked, stalled, slow) cancels the app and is answered here; an app that already began
+its answer is cut off. A send to a client that has gone raises
 LinkLost, an OSError, so that no app can go on sending for ever. We call ourselves ASGI 2.3, because
 from 2.4 on Starlette no longer listens for the disconnect while it streams.
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from email.utils import formatdate
 from urllib.parse import unquote
 
@@ -31,6 +34,8 @@ from pushlane_gateway.listener.refusal import INTERNAL, Refusal
 
 log = logging.getLogger(__name__)
 
+KNOWN = "pushlane.known"
+"""Our extension of ASGI: an app calls its `tell` when it knows who asks."""
 GONE: Message = {"type": "http.disconnect"}
 
 _CONTINUE = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
@@ -44,15 +49,21 @@ class Exchange:
         request: h11.Request,
         parser: h11.Connection,
         ahead: bytearray,
+        hold: Callable[[int], None],
     ) -> None:
+        """`hold` hears how many bytes are kept for a client that is not authenticated."""
         self._link = link
         self._hub = hub
         self._request = request
         self._parser = parser
         self._ahead = ahead
         """What the client sent behind this request."""
+        self._hold = hold
+        self._known = False
         self._body: deque[bytes] = deque()
         self._body_bytes = 0
+        self._body_since: float | None = None
+        """When the app began to wait for it."""
         self._body_over = False
         self._body_told = False
         self._start: Message | None = None
@@ -80,6 +91,7 @@ class Exchange:
         if self._parser.our_state is not h11.DONE or self._parser.their_state is not h11.DONE:
             return False
         self._ahead[:0] = self._parser.trailing_data[0]
+        self._hold(0)
         return True
 
     async def _call(self, app: ASGIApp) -> None:
@@ -116,7 +128,13 @@ class Exchange:
             "client": (host.strip("[]"), int(port)) if host else None,
             "server": None,
             "state": {},
+            "extensions": {KNOWN: {"tell": self._know}},
         }
+
+    def _know(self) -> None:
+        """The app knows who asks: what they send is theirs to answer for."""
+        self._known = True
+        self._hold(0)
 
     # Reading
 
@@ -147,11 +165,7 @@ class Exchange:
         try:
             if self._parser.they_are_waiting_for_100_continue:
                 await self._write(self._parser.send(_CONTINUE))
-            with trio.move_on_after(self._hub.settings.body_stall_ms / 1000) as scope:
-                data = await self._link.receive()
-            if scope.cancelled_caught:
-                self._hub.counters.stalled_bodies += 1
-                raise Refusal(408, "the rest of the body did not come in time")
+            data = await self._read_in_time()
             if not data:
                 self._gone = True
                 return False
@@ -165,6 +179,25 @@ class Exchange:
         except LinkLost:
             return False
         return True
+
+    async def _read_in_time(self) -> bytes | None:
+        """Raises Refusal: a body that drips would hold what it holds for ever."""
+        settings, counters, now = self._hub.settings, self._hub.counters, trio.current_time()
+        if self._body_since is None:
+            self._body_since = now
+        if not self._known:
+            self._hold(self._body_bytes)
+        stall = settings.body_stall_ms / 1000
+        earned = stall + self._body_bytes / settings.body_rate
+        until = self._body_since + min(earned, settings.body_ms / 1000)
+        with trio.CancelScope(deadline=min(until, now + stall)) as scope:
+            return await self._link.receive()
+        assert scope.cancelled_caught
+        if until < now + stall:
+            counters.slow_bodies += 1
+        else:
+            counters.stalled_bodies += 1
+        raise Refusal(408, "the rest of the body did not come in time")
 
     def _parse(self) -> None:
         """Take what has come of the body. Raises Refusal."""
@@ -181,7 +214,9 @@ class Exchange:
             elif type(event) is h11.EndOfMessage:
                 self._body_over = True
             else:
-                return
+                break
+        if self._body_over:
+            self._hold(0)
 
     def _judge_length(self) -> None:
         lengths = header(self._request, b"content-length")
@@ -202,6 +237,8 @@ class Exchange:
                 self._gone = True
             else:
                 self._ahead += data
+                if not self._known:
+                    self._hold(len(self._ahead))
                 if len(self._ahead) > self._hub.settings.pipeline_bytes:
                     await trio.sleep_forever()
 
@@ -222,6 +259,7 @@ class Exchange:
         if not self._started:
             out.append(self._parser.send(self._response()))
             self._started = True
+            self._know()  # whoever it is, it is too late to say that there is too much
         if body and not self._without_body():
             out.append(self._parser.send(h11.Data(data=body)))
         if not more:

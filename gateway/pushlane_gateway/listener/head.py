@@ -22,6 +22,7 @@ END = b"\r\n\r\n"
 PREFACE = b"PRI * HTTP/2.0\r\n"
 
 _TWO_READINGS = re.compile(rb"(?<!\r)\n|\r(?!\n)|\r\n[ \t]|\x00")
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _STRAY_LINES = re.compile(rb"(?:\r\n){1,2}")
 
 _TLS = (b"\x16\x03", b"\x80")
@@ -68,7 +69,7 @@ def _judge_beginning(buffer: bytearray, settings: GatewaySettings) -> None:
     if _TWO_READINGS.search(buffer, 0, len(buffer) - buffer.endswith(b"\r")):
         raise _ambiguous()
     if buffer and not 0x21 <= buffer[0] < 0x7F:
-        raise Refusal(400, "this is no HTTP request")
+        raise Refusal(400, "this is not an HTTP request")
 
 
 def _judge(raw: bytes, settings: GatewaySettings) -> None:
@@ -78,6 +79,8 @@ def _judge(raw: bytes, settings: GatewaySettings) -> None:
         raise _too_large(settings)
     if _TWO_READINGS.search(raw, 0, len(raw) - len(END)):
         raise _ambiguous()
+    if _CONTROLS.search(raw):
+        raise Refusal(400, "a control character in the request's head")
     if raw.count(b"\r\n") - 2 > settings.header_count:
         raise Refusal(431, f"more than {settings.header_count} headers", code="too_large")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from pushlane.wire.limits import Limits
+from pushlane_gateway.listener.budget import Budget
 from pushlane_gateway.listener.counters import Counters
 from pushlane_gateway.listener.flusher import Flusher
 from pushlane_gateway.settings import GatewaySettings
@@ -25,6 +26,8 @@ class Hub:
         self.limits = limits
         self.counters = counters
         self.flusher = Flusher()
+        self.budget = Budget(settings.unauthenticated_total_bytes)
+        """For what clients sent that are not authenticated."""
         self.sockets: set[Socket] = set()
         """The WebSockets that are open, for the watch."""
         self.idle: set[trio.CancelScope] = set()

@@ -51,5 +51,11 @@ class Refusal(Exception):
 OVERLOAD = Refusal(
     503, "overload: too many connections, come back later", code="unavailable", retry_ms=5000
 )
+TOO_MUCH = Refusal(
+    503,
+    "overload: too much of requests without authentication waits here, come back later",
+    code="unavailable",
+    retry_ms=5000,
+)
 NEEDS_TLS = Refusal(400, "this port speaks TLS only: the address begins with wss:// or https://")
-INTERNAL = Refusal(500, "an error of ours, it is in the log", code="internal")
+INTERNAL = Refusal(500, "internal error: the server's log has the details", code="internal")

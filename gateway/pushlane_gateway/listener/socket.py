@@ -16,7 +16,7 @@ import struct
 import trio
 
 from pushlane.wire.codec import Codec
-from pushlane.wire.frames import ErrorFrame
+from pushlane.wire.frames import ErrorFrame, Goaway
 from pushlane_gateway.listener.decoder import LOST, Decoder, End
 from pushlane_gateway.listener.hub import Hub
 from pushlane_gateway.listener.link import Link
@@ -27,8 +27,12 @@ PING = b"\x89\x00"
 _MEDIUM = struct.Struct("!BBH").pack
 _LARGE = struct.Struct("!BBQ").pack
 
-_EXPLAINED = (1003, 1007, 1009)
+_EXPLAINED = (1003, 1007, 1008, 1009)
 """Faults of the client's application, not of its WebSocket library: it gets an `error` first."""
+
+OVERLOAD = 1013
+RECONNECT_MS = 5_000
+"""When a client that was cut for want of memory may come back."""
 
 
 class SocketClosed(Exception):
@@ -45,8 +49,11 @@ class SocketClosed(Exception):
 class Socket:
     """All but `receive`, `drain` and `finish` are plain calls."""
 
+    limit = "connections"
+
     __slots__ = (
         "_closed",
+        "_counts",
         "_decoder",
         "_early",
         "_head",
@@ -75,7 +82,12 @@ class Socket:
         self._link = link
         self._hub = hub
         self._outbox = Outbox(link, hub)
-        self._decoder = Decoder(is_text=codec.is_text, frame_bytes=hub.limits.frame_bytes)
+        self._decoder = Decoder(
+            is_text=codec.is_text,
+            frame_bytes=min(hub.settings.unauthenticated_bytes, hub.limits.frame_bytes),
+            tiny_frames=hub.settings.tiny_frames,
+        )
+        self._counts = True
         self._head = 0x81 if codec.is_text else 0x82
         self._early = early
         self._closed: End | None = None
@@ -103,20 +115,36 @@ class Socket:
         """trio's time of the last write, for `beat`."""
         return self._outbox.sent_at
 
+    def admit(self, *, known: bool) -> None:
+        """The client is welcome: its frames may be as large as `frame_bytes`.
+
+        `known`: it proved who it is, so what it sends no longer counts against the budget of those
+        who didn't. Before, `receive` gives one message at a time.
+        """
+        self._decoder.admit(self._hub.limits.frame_bytes)
+        if known and self._counts:
+            self._counts = False
+            self._hub.budget.hold(self, 0)
+
     async def receive(self) -> list[bytes]:
-        """All whole messages that one read completed; never empty. Raises SocketClosed."""
+        """Whole messages, as many as one read completed; never empty. Raises SocketClosed."""
         self._take_control()
         self._outbox.flush()
         self._reading = True
         try:
             while self._closed is None:
-                data = self._early or await self._link.receive()
-                self._early = b""
-                if data is not None:
+                if self._decoder.more:
+                    await trio.lowlevel.checkpoint()  # there is much: others have their turn
+                    messages = self._feed(b"")
+                else:
+                    data = self._early or await self._link.receive()
+                    self._early = b""
+                    if data is None:
+                        continue
                     messages = self._take(data)
-                    if messages:
-                        return messages  # what they are answered with goes before a close
-                    self._take_control()
+                if messages:
+                    return messages  # what they are answered with goes before a close
+                self._take_control()
         finally:
             self._reading = False
         raise _as_error(self._closed)
@@ -151,6 +179,20 @@ class Socket:
         if self._closed is None:
             self._closed = End(LOST, "", by_client=False)
         self._outbox.abort()
+
+    def cut(self) -> None:
+        """All that clients like this one made us keep is too much, and this one's is the most."""
+        self._hub.counters.overloads += 1
+        self._early = b""
+        self._decoder.fail(OVERLOAD, "too much waits")
+        self._take_control()
+        self._link.wake()
+
+    def release(self) -> None:
+        """It is over: keep nothing, whoever still holds this object."""
+        self._early = b""
+        self._decoder.drop()
+        self._hub.budget.hold(self, 0)
 
     async def drain(self, below: int) -> None:
         """Wait until the outbox has less than this. Raises SocketClosed."""
@@ -204,6 +246,9 @@ class Socket:
             data = await self._link.receive()
             if data:
                 self._take(data)
+                while self._decoder.more:
+                    await trio.lowlevel.checkpoint()
+                    self._feed(b"")
                 self._take_control()
                 self._outbox.flush()
             elif data is not None:
@@ -211,14 +256,22 @@ class Socket:
 
     def _take(self, data: bytes) -> list[bytes]:
         """The messages in what was read; b"" is the end of the connection."""
-        decoder = self._decoder
-        messages: list[bytes] = []
-        if data:
-            self.received_at = trio.current_time()
-            self._pinged_at = None
-            messages = decoder.feed(data)
-        else:
-            decoder.feed_eof()
+        if not data:
+            self._decoder.feed_eof()
+            return []
+        now = trio.current_time()
+        tiny = self._decoder.tiny
+        if tiny:
+            earned = (now - self.received_at) * self._hub.settings.tiny_frames_rate
+            self._decoder.tiny = max(0.0, tiny - earned)
+        self.received_at = now
+        self._pinged_at = None
+        return self._feed(data)
+
+    def _feed(self, data: bytes) -> list[bytes]:
+        messages = self._decoder.feed(data)
+        if self._counts:
+            self._hub.budget.hold(self, self._decoder.held)
         return messages
 
     def _take_control(self) -> None:
@@ -226,13 +279,20 @@ class Socket:
         decoder, end = self._decoder, self._decoder.end
         if end is None and not decoder.out:
             return
-        if end is not None and end.code in _EXPLAINED and not end.by_client:
-            self.send(self.codec.encode(ErrorFrame(code=end.reason, message=end.fault)))
+        if end is not None and not end.by_client and self._closed is None:
+            self._explain(end)
         out, decoder.out = decoder.out, []
         for frame in out:
             self._outbox.put(frame)
         if end is not None and self._closed is None:
             self._closed = end
+
+    def _explain(self, end: End) -> None:
+        if end.code in _EXPLAINED:
+            self._hub.counters.floods += end.code == 1008
+            self.send(self.codec.encode(ErrorFrame(code=end.reason, message=end.fault)))
+        elif end.code == OVERLOAD:
+            self.send(self.codec.encode(Goaway("overload", RECONNECT_MS)))
 
 
 def _as_error(end: End) -> SocketClosed:

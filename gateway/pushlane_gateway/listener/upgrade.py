@@ -54,7 +54,12 @@ def upgrade(request: h11.Request, allow: Allow) -> tuple[bytes, Codec]:
         return Subprotocol(codec.subprotocol) if offered else None
 
     protocol = ServerProtocol(select_subprotocol=select, logger=quiet)
-    response = protocol.accept(_as_theirs(request))
+    try:
+        response = protocol.accept(_as_theirs(request))
+    except InvalidHandshake:  # its text would quote the header
+        raise _refusal(400) from None
+    finally:
+        protocol.parser.close()  # or it and its parser would hold each other
     if response.status_code != 101:
         raise _refusal(response.status_code)
     return response.serialize(), codec

@@ -1,7 +1,8 @@
 """Looks at all WebSockets now and then: one task instead of a timer for each of them.
 
 What it looks for takes many seconds to become true, so it matters little when exactly it is seen:
-clients that vanished without a word, clients that take nothing of what waits for them.
+clients that vanished without a word, clients that take nothing of what waits for them, memory that
+the system could have back.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import trio
 
 from pushlane_gateway.listener.hub import Hub
+from pushlane_gateway.listener.trim import find_trim
 
 SHARE = 8
 """How often it looks within the shortest time it is to measure."""
@@ -21,8 +23,11 @@ async def watch(hub: Hub) -> None:
     shortest = min(
         settings.ping_ms, settings.silence_ms - settings.ping_ms, settings.write_stall_ms
     )
+    trim = find_trim()
     while True:
         await trio.sleep(shortest / SHARE / 1000)
+        if hub.budget.fell():
+            await trio.to_thread.run_sync(trim)
         for number, socket in enumerate(list(hub.sockets), 1):
             socket.check(trio.current_time())
             if number % PAUSE == 0:

@@ -23,6 +23,7 @@ GONE = "there is no such pipe, or no longer: open another one and resume"
 
 class Pipe:
     codec = JSON
+    limit = "pipes"
 
     def __init__(
         self,
@@ -39,6 +40,10 @@ class Pipe:
         self.authorization = authorization
         """The header's value; never logged."""
         self.peer = peer
+        self.is_admitted = False
+        """Its session was welcomed: its requests may be large."""
+        self.is_known = False
+        """And it was told who it is."""
         self.end: End | None = None
         self._leaving: End | None = None
         """The client's close, until the session has taken what came before."""
@@ -64,6 +69,10 @@ class Pipe:
     def last_sent_at(self) -> float:
         """trio's time when something was fetched last, for `beat`."""
         return self._outbox.sent_at
+
+    def admit(self, *, known: bool) -> None:
+        """The client is welcome."""
+        self.is_admitted, self.is_known = True, known
 
     async def receive(self) -> list[bytes]:
         """The frames of one request; who sent the ones before is answered now."""

@@ -34,6 +34,8 @@ class Pipes:
         self._open: dict[str, Pipe] = {}
         self._closed: dict[str, Pipe] = {}
         """Those whose close may not have been heard, the oldest first."""
+        self.admission = sessions.tools.admission
+        self.admission.limit("pipes", settings.pipes, "pipes")
         self._metrics.gauge("pipes", "Open pipes.", lambda: len(self._open))
 
     def __len__(self) -> int:

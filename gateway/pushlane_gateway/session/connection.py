@@ -3,11 +3,15 @@
 One task reads the socket and takes its frames in order. Nothing else of it is a task: beats, the
 time for hello and the end of a token are timers that all connections share; only a socket whose
 outbox is over its limit gets a task of its own that watches it drain.
+
+Whatever a client sends at once, others have their turn after `TURN_S` of work on it.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import trio
@@ -19,6 +23,7 @@ from pushlane.wire.errors import (
     Internal,
     NotAFrame,
     PushlaneError,
+    Throttled,
     Unauthorized,
     Unavailable,
 )
@@ -33,8 +38,10 @@ from pushlane.wire.frames import (
 )
 from pushlane.wire.receipts import Span
 from pushlane.wire.validate import check_hello
+from pushlane_dispatcher.node import owned_producer
+from pushlane_gateway.auth.admission import Permit
 from pushlane_gateway.auth.authenticator import bearer
-from pushlane_gateway.auth.identity import Identity
+from pushlane_gateway.auth.identity import ANONYMOUS, Identity
 from pushlane_gateway.session.link import Link, SocketClosed
 from pushlane_gateway.session.receipts import render_all
 from pushlane_gateway.session.requests import Requests
@@ -44,6 +51,10 @@ if TYPE_CHECKING:
     from pushlane_gateway.session.sessions import Sessions
 
 log = logging.getLogger(__name__)
+
+TURN_S = 0.002
+"""How long frames of one client are taken before others have their turn. Some hundred ordinary
+ones are faster, and a switch of tasks for each handful would cost more than they do."""
 
 
 class Connection:
@@ -59,6 +70,7 @@ class Connection:
         self._metrics = tools.metrics
         self._requests: Requests | None = None
         self._encode = socket.codec.encode
+        self._permit: Permit | None = None
         self._flowing: trio.Event | None = None
         """Set when the outbox has drained, while it is watched."""
 
@@ -71,31 +83,53 @@ class Connection:
         try:
             await self._serve()
         except SocketClosed as closed:
+            if self._requests is not None:
+                await self._requests.taken()  # it was sent before the end
             clean = closed.clean and not self.over
-        except Exception:
-            log.exception("a session failed")
-            self._metrics.faults += 1
-            self.send_error(Internal("a bug of the server ended this session"))
-            self.close(1011)
+        except Exception as error:
+            self.failed(error)
         finally:
             self.over = True
+            self.leave()
             if self.session is not None:
                 self._tools.dispatcher.clerk.disconnected(self.session.identity.tenant)
             self._sessions.left(self, clean)
 
+    def leave(self) -> None:
+        """Give up its place among all connections: it is over, or another one takes its place."""
+        if self._permit is not None:
+            self._permit.release()
+
+    def failed(self, error: Exception) -> None:
+        """By a bug of ours."""
+        log.error("a session failed: %s", self._who, exc_info=error)
+        self._metrics.faults += 1
+        self.send_error(Internal("a bug of the server ended this session"))
+        self.close(1011)
+
+    @property
+    def _who(self) -> str:
+        """For the log: what the client calls itself, and what `consumers` shows of its session."""
+        session = self.session
+        return "no session yet" if session is None else f"{session.client!a} ({session.ref})"
+
     async def _serve(self) -> None:
         receive, most = self.socket.receive, self._tools.settings.outbox_bytes
+        self._look_at_header()
         while True:
-            for data in await receive():
+            messages = await receive()
+            turn = perf_counter() + TURN_S
+            for number, data in enumerate(messages):
+                if not number & 15 and perf_counter() > turn:  # to ask costs a bit, too
+                    await trio.lowlevel.checkpoint()
+                    turn = perf_counter() + TURN_S
                 frame = self._decode(data)
                 if frame is None:
                     continue
                 if self._requests is None:
                     self._hello(frame)
                     continue
-                later = self._requests.take(frame)
-                if later is not None:
-                    await later
+                self._requests.take(frame)
                 if self._requests.crowded and not self.over:
                     await self._requests.room()
             if self.socket.outbox_bytes > most:
@@ -123,6 +157,15 @@ class Connection:
 
     # Hello
 
+    def _look_at_header(self) -> None:
+        """Who says with the request who they are may begin with a large hello."""
+        if self.socket.authorization is not None:
+            with suppress(Unauthorized):  # the hello may have another token
+                self._admit(self._tools.authenticate(bearer(self.socket.authorization)))
+
+    def _admit(self, identity: Identity) -> None:
+        self.socket.admit(known=identity is not ANONYMOUS)
+
     def _hello_late(self) -> None:
         if self._requests is None and not self.over:
             self._metrics.limits.add("hello_ms")
@@ -130,6 +173,7 @@ class Connection:
             self._turn_away(Unavailable(late))
 
     def _turn_away(self, error: PushlaneError) -> None:
+        self._tools.failed_logins.note(self.socket.peer, error)
         self.send_error(error)
         self.close(1008, error.code)
 
@@ -138,30 +182,41 @@ class Connection:
             self._turn_away(BadRequest("the first frame must be hello"))
             return
         try:
-            held = check_hello(frame, self._tools.limits)
             identity = self._tools.authenticate(frame.token or bearer(self.socket.authorization))
+            held = check_hello(frame, self._tools.limits)
         except (BadRequest, Unauthorized) as error:
             self._turn_away(error)
             return
-        reason = self._sessions.full
-        if reason is not None:
-            self.goaway(reason)
-            self.close(1001 if reason == "drain" else 1013, reason)
+        if self._sessions.draining:
+            self.goaway("drain")
+            self.close(1001, "drain")
             return
-        self._welcome(frame, identity, held)
+        self._admit(identity)
+        try:
+            self._welcome(frame, identity, held)
+        except Throttled as error:
+            self._metrics.refused_limit(error)
+            self.goaway("overload")
+            self.close(1013, "overload")
 
     def _welcome(self, hello: Hello, identity: Identity, held: dict[int, list[Span]]) -> None:
+        """Raises Throttled when there is no room for it."""
         tools, sessions = self._tools, self._sessions
         wanted = None if hello.resume is None else hello.resume.session
-        session = None if wanted is None else sessions.take_up(wanted, identity)
+        session = None if wanted is None else sessions.find(wanted, identity)
         resumed = session is not None
+        if session is not None and session.connection is not None:
+            session.connection.leave()
+        self._permit = tools.admission.admit(identity, self.socket.limit)
         lost: dict[int, list[Span]] = {}
         if session is None:
             session = sessions.begin(self, identity)
         else:
+            sessions.take_up(session)
             lost = session.resume(self, identity, held)
         session.client = hello.client or session.client
-        session.producer = hello.producer or session.producer
+        if hello.producer:
+            session.producer = owned_producer(hello.producer, identity.key)
         self.session = session
         tools.dispatcher.clerk.connected(identity.tenant)
         self._requests = Requests(self, session)
@@ -171,7 +226,7 @@ class Connection:
                 tools.node,
                 tools.server,
                 resumed,
-                tools.clock.wall(),
+                tools.clock.system(),
                 tools.limits.resume_ms,
                 tools.limits.heartbeat_ms,
                 sessions.wire_limits,
@@ -193,11 +248,11 @@ class Connection:
         expires_at = self.session.identity.expires_at
         next_at = max(now, self.socket.last_sent_at) + silence
         if self.socket.last_sent_at + silence <= now:
-            self.send(Beat(tools.clock.wall()))
+            self.send(Beat(tools.clock.system()))
         else:
             next_at = self.socket.last_sent_at + silence
         if expires_at is not None and not self.going:
-            left = (expires_at - tools.clock.wall()) / 1000
+            left = (expires_at - tools.clock.system()) / 1000
             if left <= 0:
                 self.goaway("token_expired")
                 tools.timers.at(now + tools.settings.goaway_ms / 1000, self._expired)
@@ -235,10 +290,22 @@ class Connection:
             return
         self.going = True
         self._metrics.goaways.add(reason)
+        if reason == "slow_consumer":
+            log.info("%s reads too slowly: it is told to go away", self._who)
         pause = self._tools.settings.reconnect_ms
         self.send(Goaway(reason, int(pause * (1 + self._tools.chance()))))
         if self.session is not None:
             self.session.pause(True)
+
+    def send_away(self) -> None:
+        """`goaway`, time to settle, and the end."""
+        if not self.going:
+            self.goaway("drain")
+            later = trio.current_time() + self._tools.settings.goaway_ms / 1000
+            self._tools.timers.at(later, self._gone)
+
+    def _gone(self) -> None:
+        self.close(1001, "drain")
 
     def close(self, code: int, reason: str | None = None) -> None:
         """Close after what was sent. Nothing that comes in counts any more."""

@@ -20,6 +20,11 @@ class Link(Protocol):
     def codec(self) -> Codec: ...
 
     @property
+    def limit(self) -> str:
+        """The shared limit that it counts for."""
+        ...
+
+    @property
     def authorization(self) -> str | None:
         """The Authorization header's value: never to be logged."""
         ...
@@ -37,6 +42,13 @@ class Link(Protocol):
     @property
     def last_sent_at(self) -> float:
         """When it was last written to, in trio's time."""
+        ...
+
+    def admit(self, *, known: bool) -> None:
+        """The client is welcome: from now on its frames may be large.
+
+        `known`: it proved who it is, and is not just anybody where all may come.
+        """
         ...
 
     async def receive(self) -> list[bytes]:

@@ -16,9 +16,24 @@ from pushlane_dispatcher.core.effects import Receipts, Run
 from pushlane_dispatcher.core.runs import runs_of_numbers
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.shard_runner import ShardRunner
+from pushlane_gateway.session.receipts import count
 
 if TYPE_CHECKING:
     from pushlane_gateway.session.sub import Sub
+
+
+class Adopted:
+    """What a session had that a crash cut off: only the lease cache remembered it.
+
+    Nobody else can know its receipts, so whoever brings one may settle it.
+    """
+
+    __slots__ = ("runner", "subscription", "up")
+
+    def __init__(self, runner: ShardRunner, subscription: Subscription) -> None:
+        self.runner = runner
+        self.subscription = subscription
+        self.up = True
 
 
 class Part:
@@ -40,11 +55,13 @@ class Part:
         options = self._sub.options
         subscription = self.runner.attach(
             self,
-            self._sub.session.id,
+            self._sub.session.ref,
             max(1, credit),
             lease_ms=options.lease_ms,
             explicit=options.explicit,
             ack_none=options.ack_none,
+            shared=self._sub.shared,
+            client=self._sub.session.client or "",
         )
         if not credit:  # nothing is granted inside these calls
             self.runner.credit(subscription, 0)
@@ -59,17 +76,33 @@ class Part:
 
     @property
     def used(self) -> int:
-        """Permits that are held, or in backoff."""
-        return self.held + self.subscription.waiting if self.up else 0
-
-    @property
-    def ready(self) -> bool:
-        return self.up and self.runner.ready
+        """Permits that are held, also of a shard that stopped, or in backoff."""
+        if not self.up:
+            return count(self._orphans)
+        return len(self.subscription.held) + self.subscription.waiting
 
     def set_credit(self, credit: int) -> None:
-        if self.up and credit != self.subscription.credit:
+        if credit != self.subscription.credit:
+            self.say_credit(credit)
+
+    def say_credit(self, credit: int) -> None:
+        if self.up:
             with suppress(Unavailable):  # it stops, and will say so
                 self.runner.credit(self.subscription, credit)
+
+    # Receipts
+
+    def has_all(self, spans: list[Span]) -> bool:
+        """Whether all these receipts are of this part."""
+        prefix = self.subscription.prefix
+        for span in spans:  # noqa: SIM110 asked with every settle
+            if span[0] != prefix:
+                return False
+        return True
+
+    def find_adopted(self, prefix: str) -> Adopted | None:
+        found = self.runner.subscription(prefix) if self.up else None
+        return None if found is None or found.token is not None else Adopted(self.runner, found)
 
     # Coming and going of the client
 
@@ -112,7 +145,8 @@ class Part:
         options = self._sub.options
         adopted = runner.adopt(
             self.subscription.prefix, self._orphans, self, credit,
-            lease_ms=options.lease_ms, explicit=options.explicit,
+            lease_ms=options.lease_ms, explicit=options.explicit, shared=self._sub.shared,
+            client=self._sub.session.client or "",
         )  # fmt: skip
         lost, self._orphans = self._orphans, []
         self.runner = runner
@@ -132,6 +166,10 @@ class Part:
     def lost(self, receipts: list[Receipts]) -> None:
         if self.up:
             self._sub.lost(receipts)
+
+    def starved(self, starving: bool) -> None:
+        if self.up:
+            self._sub.starved(self, starving)
 
     def ended(self, code: str, message: str) -> None:
         if self.up:

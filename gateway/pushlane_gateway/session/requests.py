@@ -1,13 +1,13 @@
 """Requests: what a client may ask once it was welcomed, and the answers that are due.
 
-Every handler is a plain call. Only what must wait (a queue that is not open yet, or has no room)
-answers with an awaitable: the connection waits for it before it takes the next frame, so frames
-count in the order in which they were sent.
+Every handler is a plain call, and frames are taken in the order in which they were sent. Only what
+must wait for its queue, which is not open yet or has no room, is parked: what comes behind it for
+the same queue waits with it, the rest goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,17 +45,15 @@ from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.sink import SettleAnswer
-from pushlane_gateway.session.part import Part
+from pushlane_gateway.session.parking import Parking
 from pushlane_gateway.session.publishing import Batch
 from pushlane_gateway.session.receipts import count, render_all
 from pushlane_gateway.session.session import Session
-from pushlane_gateway.session.settling import Act, Gather, settle, settle_silently
+from pushlane_gateway.session.settling import Act, Gather, Holder, settle, settle_silently
 from pushlane_gateway.session.sub import SubOptions
 
 if TYPE_CHECKING:
     from pushlane_gateway.session.connection import Connection
-
-Later = Awaitable[None] | None
 
 
 class Requests:
@@ -69,7 +67,8 @@ class Requests:
         self._inflight = 0
         """Published bytes that wait for their answer."""
         self._room: trio.Event | None = None
-        self._take: dict[type[Any], Callable[[Any], Later]] = {
+        self._parking = Parking(tools.nursery, connection.failed)
+        self._take: dict[type[Any], Callable[[Any], None]] = {
             Hello: self._hello,
             Publish: self._publish,
             Subscribe: self._subscribe,
@@ -85,19 +84,22 @@ class Requests:
     def unanswered(self) -> int:
         return len(self._unanswered)
 
-    def take(self, frame: ClientFrame) -> Later:
-        """Do what a frame asks for; wait for what this answers before the next one."""
+    def take(self, frame: ClientFrame) -> None:
+        """Do what a frame asks for, or park it."""
         id: int | None = getattr(frame, "id", None)
         if id is not None:
             if id in self._unanswered:
                 self._repeated(frame, id)
-                return None
+                return
             self._unanswered.add(id)
         try:
-            return self._take[type(frame)](frame)
+            self._take[type(frame)](frame)
         except PushlaneError as error:
             self._refuse(frame, error)
-        return None
+
+    async def taken(self) -> None:
+        """Until nothing is parked any more."""
+        await self._parking.done()
 
     def _repeated(self, frame: ClientFrame, id: int) -> None:
         """Its own answer would be taken for the first one's."""
@@ -118,17 +120,14 @@ class Requests:
         else:
             self._answer(id, answer)
 
-    async def _or_refuse(self, frame: ClientFrame, work: Awaitable[None]) -> None:
-        try:
-            await work
-        except PushlaneError as error:
-            self._refuse(frame, error)
-
     # Answers, and how many of them may be due
 
     def _answer(self, id: int, frame: ServerFrame) -> None:
-        self._unanswered.discard(id)
         self._connection.send(frame)
+        self._answered(id)
+
+    def _answered(self, id: int) -> None:
+        self._unanswered.discard(id)
         if self._room is not None and not self.crowded:
             self._room.set()
             self._room = None
@@ -150,15 +149,16 @@ class Requests:
     # Hello
 
     def _hello(self, frame: Hello) -> None:
-        raise BadRequest("hello comes once")
+        raise BadRequest("hello may be sent only once")
 
     # Queues
 
     async def _open(self, name: str) -> OpenQueue:
-        tools, tenant = self._tools, self._session.identity.tenant
+        tools, identity = self._tools, self._session.identity
         if tools.auto_create:
-            await tools.dispatcher.ensure(tenant, name, tools.template)
-        return await tools.dispatcher.open(tenant, name)
+            await tools.dispatcher.ensure(identity.tenant, name, tools.template)
+        claims = tools.admission.claims(identity)
+        return await tools.dispatcher.open(identity.tenant, name, claims=claims)
 
     def _check_going(self) -> None:
         if self._connection.going:
@@ -166,16 +166,18 @@ class Requests:
 
     # Publishing
 
-    def _publish(self, frame: Publish) -> Later:
+    def _publish(self, frame: Publish) -> None:
         self._check_going()
         session = self._session
         name = session.allowed("publish", frame.to)
         failed = self._check_publish(frame)
         queue = self._tools.dispatcher.opened(session.identity.tenant, name)
-        if queue is None or queue.congested:
-            return self._or_refuse(frame, self._publish_later(frame, name, failed))
-        self._store(frame, queue, failed)
-        return None
+        batch = Batch(frame, failed, session.producer, self._tools.clock.wall())
+        self._inflight += batch.size
+        if queue is None or queue.congested or name in self._parking.lines:
+            self._parking.add(name, partial(self._publish_later, frame.id, batch, name))
+        else:
+            self._store(frame.id, batch, queue)
 
     def _check_publish(self, frame: Publish) -> list[Failed]:
         has_producer = self._session.producer is not None
@@ -184,21 +186,32 @@ class Requests:
             self._metrics.limits.add("message_bytes", len(failed))
         return failed
 
-    async def _publish_later(self, frame: Publish, name: str, failed: list[Failed]) -> None:
+    async def _publish_later(self, id: int, batch: Batch, name: str) -> None:
+        """Not the frame: its messages are in the batch, and what is kept must not keep it."""
+        try:
+            queue = await self._open_with_room(name)
+        except PushlaneError as error:
+            self._inflight -= batch.size
+            self._metrics.refused(error)
+            self._answer(id, error_frame(error, id=id, request="publish"))
+        else:
+            if self._connection.over:
+                self._inflight -= batch.size
+                self._answered(id)
+            else:
+                self._store(id, batch, queue)
+
+    async def _open_with_room(self, name: str) -> OpenQueue:
         while True:
             queue = await self._open(name)
             if not queue.congested:
-                break
+                return queue
             await queue.room()
             if queue.running:  # now it is our turn
-                break
-        if not self._connection.over:
-            self._store(frame, queue, failed)
+                return queue
 
-    def _store(self, frame: Publish, queue: OpenQueue, failed: list[Failed]) -> None:
-        batch = Batch(frame, failed, self._session.producer, self._tools.clock.wall())
-        self._inflight += batch.size
-        answer = partial(self._published, frame.id, batch, trio.current_time())
+    def _store(self, id: int, batch: Batch, queue: OpenQueue) -> None:
+        answer = partial(self._published, id, batch, trio.current_time())
         if batch.messages:
             queue.publish_soon(batch.messages, answer, batch.lanes)
         else:
@@ -219,21 +232,28 @@ class Requests:
 
     # Subscribing
 
-    def _subscribe(self, frame: Subscribe) -> Later:
+    def _subscribe(self, frame: Subscribe) -> None:
         self._check_going()
         check_subscribe(frame, self._limits)
         name = self._session.allowed("consume", frame.from_)
         self._session.check_room()
         queue = self._tools.dispatcher.opened(self._session.identity.tenant, name)
-        if queue is None:
-            return self._or_refuse(frame, self._subscribe_later(frame, name))
-        self._attach(frame, queue)
-        return None
+        if queue is None or name in self._parking.lines:
+            self._parking.add(name, partial(self._subscribe_later, frame, name))
+        else:
+            self._attach(frame, queue)
 
     async def _subscribe_later(self, frame: Subscribe, name: str) -> None:
-        queue = await self._open(name)
-        if not self._connection.over:
-            self._attach(frame, queue)
+        try:
+            queue = await self._open(name)
+            self._session.check_room()  # others may have come first
+        except PushlaneError as error:
+            self._refuse(frame, error)
+        else:
+            if self._connection.over:
+                self._answered(frame.id)
+            else:
+                self._attach(frame, queue)
 
     def _attach(self, frame: Subscribe, queue: OpenQueue) -> None:
         options = SubOptions(frame.lease_ms, frame.start == "explicit", frame.ack == "none")
@@ -263,9 +283,9 @@ class Requests:
     def _nack(self, frame: Nack) -> None:
         spans = check_nack(frame, self._limits)
 
-        def nack(part: Part, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
-            subscription = part.subscription
-            return part.runner.nack(
+        def nack(holder: Holder, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
+            subscription = holder.subscription
+            return holder.runner.nack(
                 subscription, subscription.generation, own, answer,
                 delay_ms=frame.delay_ms, error=frame.error, dead=frame.dead,
             )  # fmt: skip
@@ -275,9 +295,9 @@ class Requests:
     def _extend(self, frame: Extend) -> None:
         spans = check_extend(frame, self._limits)
 
-        def extend(part: Part, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
-            subscription = part.subscription
-            return part.runner.extend(
+        def extend(holder: Holder, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
+            subscription = holder.subscription
+            return holder.runner.extend(
                 subscription, subscription.generation, own, frame.lease_ms, answer
             )
 
@@ -309,12 +329,12 @@ class Requests:
         self._answer(id, Done(id, render_all(gather.lost), render_all(gather.duplicate)))
 
 
-def _start(part: Part, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
-    return part.runner.start(part.subscription, part.subscription.generation, own, answer)
+def _start(holder: Holder, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
+    return holder.runner.start(holder.subscription, holder.subscription.generation, own, answer)
 
 
-def _ack(part: Part, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
-    return part.runner.ack(part.subscription, part.subscription.generation, own, answer)
+def _ack(holder: Holder, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
+    return holder.runner.ack(holder.subscription, holder.subscription.generation, own, answer)
 
 
 def _op(frame: ClientFrame) -> str:

@@ -7,6 +7,7 @@ sent by redelivery, what ended by the frames kept here.
 
 from __future__ import annotations
 
+import hashlib
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from pushlane.wire.frames import Ended, ServerFrame
 from pushlane.wire.names import parse_target
 from pushlane.wire.receipts import Span
 from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_gateway.auth.admission import Claims, Permit
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Action
 from pushlane_gateway.session.sub import Sub, SubOptions
@@ -28,9 +30,20 @@ if TYPE_CHECKING:
 NO_TOPICS = "topics are not supported yet: use a queue"
 
 
+def reference(id: str) -> str:
+    """The name of a session in consumers, explain, logs and the lease cache.
+
+    Its client can work it out, and nobody else can get back to the id.
+    """
+    return "s-" + hashlib.blake2b(id.encode(), digest_size=8).hexdigest()
+
+
 class Session:
     def __init__(self, id: str, identity: Identity, tools: SessionTools) -> None:
         self.id = id
+        """A secret between us and the client: with it, a session is resumed."""
+        self.ref = reference(id)
+        """What others may see of it."""
         self.identity = identity
         self.tools = tools
         self.client: str | None = None
@@ -38,6 +51,10 @@ class Session:
         self.connection: Connection | None = None
         self.away_until: float | None = None
         """Trio's time until which it can be resumed, while it has no connection."""
+        self.permit: Permit | None = None
+        """Its place among all sessions."""
+        self.waits_for: Claims = ()
+        """Who has a place among those that wait for their clients, while it is one of them."""
         self.paused = False
         """It gets no deliveries: its client reads too slowly, or is to go away."""
         self.subs: dict[int, Sub] = {}
@@ -126,6 +143,11 @@ class Session:
         for sub in self.subs.values():
             sub.pause(paused)
 
+    def send_away(self) -> None:
+        """What it needs is on another server: its client is to look for that one."""
+        if self.connection is not None:
+            self.connection.send_away()
+
     def detach(self) -> None:
         """Its connection is gone; it can be resumed for a while."""
         resume_ms = self.tools.limits.resume_ms
@@ -146,7 +168,7 @@ class Session:
         self.paused = False
         lost = {number: spans for number, spans in held.items() if number not in self.subs}
         for number, sub in list(self.subs.items()):
-            if not sub.closed and not identity.allows("consume", sub.queue):
+            if not identity.allows("consume", sub.queue):
                 lost[number] = held.get(number, [])
                 self._withdraw(sub)
                 continue

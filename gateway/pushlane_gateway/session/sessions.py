@@ -1,8 +1,8 @@
 """The sessions of a server: begun, resumed, left, drained.
 
 A session whose connection dropped waits for its client; shards end what it holds at the same time
-by themselves, so here it is only forgotten. Only the identity that began a session takes it up
-again: to know its id is not enough.
+by themselves, so here it is only forgotten. Only who began a session (the same tenant, key and
+subject, perhaps with a renewed token) takes it up again: to know its id is not enough.
 """
 
 from __future__ import annotations
@@ -23,8 +23,13 @@ LOOK_S = 0.02
 
 
 class Sessions:
-    def __init__(self, tools: SessionTools) -> None:
+    def __init__(self, tools: SessionTools, connections: int = 20_000) -> None:
+        """`connections` may be open at once: WebSockets share them."""
         self.tools = tools
+        settings, admission = tools.settings, tools.admission
+        admission.limit("connections", connections, "connections")
+        admission.limit("sessions", settings.sessions, "sessions")
+        self._waiting = admission.limit("detached", settings.detached, "sessions to resume")
         self.draining = False
         self.wire_limits = tools.limits.wire()
         self._sessions: dict[str, Session] = {}
@@ -56,33 +61,29 @@ class Sessions:
             if not self._connections and self._empty is not None:
                 self._empty.set()
 
-    @property
-    def full(self) -> str | None:
-        """Why nobody is welcome; None: there is room."""
-        if self.draining:
-            return "drain"
-        if len(self._sessions) >= self.tools.settings.sessions:
-            self.tools.metrics.limits.add("sessions")
-            return "overload"
-        return None
-
     def begin(self, connection: Connection, identity: Identity) -> Session:
+        """A new session. Raises Throttled."""
+        permit = self.tools.admission.admit(identity, "sessions")
         session = Session(secrets.token_urlsafe(16), identity, self.tools)
+        session.permit = permit
         session.connection = connection
         self._sessions[session.id] = session
         return session
 
-    def take_up(self, id: str, identity: Identity) -> Session | None:
-        """The session of this id, if it is still there and theirs. Its old connection closes."""
+    def find(self, id: str, identity: Identity) -> Session | None:
+        """The session of this id, if it is still there and theirs."""
         session = self._sessions.get(id)
-        if session is None or not _same(session.identity, identity):
+        if session is None or not session.identity.is_same(identity):
             self.tools.metrics.resumes.add("unknown")
             return None
+        return session
+
+    def take_up(self, session: Session) -> None:
+        """It goes on with another connection: the old one closes."""
         self.tools.metrics.resumes.add("resumed")
-        self._detached.pop(id, None)
+        self._no_longer_detached(session)
         if session.connection is not None:
             session.connection.close(4001)
-        return session
 
     def left(self, connection: Connection, clean: bool) -> None:
         """A connection is gone. `clean`: its client ended the session."""
@@ -94,13 +95,31 @@ class Sessions:
             session.end()
             return
         session.detach()
-        self._detached[session.id] = session
+        self._detach(session)
         assert session.away_until is not None
         expire = partial(self._expire, session, session.away_until)
         self.tools.timers.at(session.away_until, expire)
-        if len(self._detached) > self.tools.settings.detached:
-            self.tools.metrics.limits.add("detached")
-            self._give_up(next(iter(self._detached.values())))
+
+    def _detach(self, session: Session) -> None:
+        """It waits for its client. For want of room another one ends: one of who has too many."""
+        session.waits_for = claims = self.tools.admission.claims(session.identity)
+        refusal = self._waiting.refusal(claims)
+        if refusal is not None:
+            self.tools.metrics.refused_limit(refusal)
+            claim = self._waiting.over(claims)
+            self._give_up(
+                next(
+                    other
+                    for other in self._detached.values()
+                    if claim is None or claim in other.waits_for
+                )
+            )
+        self._waiting.take(claims)
+        self._detached[session.id] = session
+
+    def _no_longer_detached(self, session: Session) -> None:
+        if self._detached.pop(session.id, None) is not None:
+            self._waiting.give_back(session.waits_for)
 
     def _expire(self, session: Session, away_until: float) -> None:
         if session.away_until == away_until:  # else it was resumed, and perhaps dropped again
@@ -114,7 +133,9 @@ class Sessions:
 
     def _forget(self, session: Session) -> None:
         self._sessions.pop(session.id, None)
-        self._detached.pop(session.id, None)
+        self._no_longer_detached(session)
+        if session.permit is not None:
+            session.permit.release()
 
     def keys_changed(self) -> None:
         """Sessions of keys that are no longer valid end."""
@@ -149,7 +170,3 @@ class Sessions:
         for session in list(self._sessions.values()):
             self._forget(session)
             session.end()
-
-
-def _same(one: Identity, other: Identity) -> bool:
-    return one.name == other.name and one.tenant == other.tenant

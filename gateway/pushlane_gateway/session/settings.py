@@ -19,20 +19,20 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A deliver frame is cut when it has this much, and never beyond half of `frame_bytes`."""
 
     hurry_messages: int = 64
-    """Before so many messages are made a frame, what others wait for is written: a producer that
-    hears of its publish then works beside us."""
+    """Before a frame of this many messages is made, answers that others wait for are written, so
+    that they can go on meanwhile."""
 
     # Sessions
     sessions: int = 100_000
-    """Sessions, with and without a connection. One more is turned away with `overload`."""
+    """Sessions, with and without a connection. One more is turned away with `overload`. Shared:
+    see `[shares]`."""
     detached: int = 10_000
-    """Sessions that wait for their client to resume; the one that waited longest ends early."""
+    """Sessions that wait for their client to resume; the one that waited longest ends early.
+    Shared: who has more than a share of them loses the own one that waited longest."""
     known_names: int = 1_024
     """Names that a session is known to have a right to, so that each is checked once."""
 
     # Several shards
-    share_ms: int = 25
-    """How often scarce credit of one subscription moves to the shards that have something."""
     reattach_base_ms: int = 50
     """The first pause before a shard that stopped is asked for again; it doubles …"""
     reattach_max_ms: int = 5_000
@@ -42,7 +42,8 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     reconnect_ms: int = 500
     """`goaway` tells clients to come back after this to twice as much, at random."""
     goaway_ms: int = 5_000
-    """From `goaway token_expired` to the close: time to settle."""
+    """From `goaway` to the close when a token has expired, or when another server has taken over:
+    time to settle."""
     drain_ms: int = 20_000
     """How long a server that stops waits for its sessions to settle."""
     close_ms: int = 2_000

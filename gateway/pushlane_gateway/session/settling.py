@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from pushlane.wire.errors import PushlaneError, Unavailable
 from pushlane.wire.receipts import Span
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.sink import SettleAnswer
-from pushlane_gateway.session.part import Part
+from pushlane_gateway.session.part import Adopted, Part
 from pushlane_gateway.session.sub import Sub
 
-Act = Callable[[Part, list[Span], SettleAnswer | None], SettleTicket]
-"""What to do with the receipts of one part."""
+Holder = Part | Adopted
+Act = Callable[[Holder, list[Span], SettleAnswer | None], SettleTicket]
+"""What to do with the receipts of one holder."""
 
 DOWN = Unavailable("the queue moves: try again", retry_ms=100)
 
@@ -52,14 +53,14 @@ class Gather:
 
 def settle(sub: Sub, spans: list[Span], act: Act, answer: Callable[[Gather], None]) -> None:
     """With an answer, once all of it is durable."""
-    by_part, foreign = sub.split(spans)
-    gather = Gather(len(by_part) + 1, answer)
+    holders, foreign = _holders(sub, spans)
+    gather = Gather(len(holders) + 1, answer)
     gather.lost += foreign
-    for part, own in by_part.items():
+    for holder, own in holders:
         try:
-            if not part.up:
+            if not holder.up:
                 raise DOWN
-            act(part, own, gather)
+            act(holder, own, gather)
         except Unavailable as error:
             gather.one_less(error)
     gather.one_less()
@@ -68,13 +69,13 @@ def settle(sub: Sub, spans: list[Span], act: Act, answer: Callable[[Gather], Non
 
 def settle_silently(sub: Sub, spans: list[Span], act: Act) -> list[Span]:
     """Without one: only what is lost is told. Raises Unavailable."""
-    by_part, lost = sub.split(spans)
+    holders, lost = _holders(sub, spans)
     fault: Unavailable | None = None
-    for part, own in by_part.items():
+    for holder, own in holders:
         try:
-            if not part.up:
+            if not holder.up:
                 raise DOWN
-            lost += act(part, own, None).lost
+            lost += act(holder, own, None).lost
         except Unavailable as error:
             fault = error
     sub.settled()
@@ -82,3 +83,15 @@ def settle_silently(sub: Sub, spans: list[Span], act: Act) -> list[Span]:
         sub.tell_lost(lost)
         raise fault
     return lost
+
+
+Holders = Collection[tuple[Holder, list[Span]]]
+
+
+def _holders(sub: Sub, spans: list[Span]) -> tuple[Holders, list[Span]]:
+    """Receipts by whose they are, and those that are nobody's."""
+    by_part, foreign = sub.split(spans)
+    if not foreign:
+        return by_part.items(), foreign
+    adopted, foreign = sub.find_adopted(foreign)
+    return [*by_part.items(), *adopted.items()], foreign

@@ -16,10 +16,11 @@ from pushlane.wire.errors import NotFound, PushlaneError
 from pushlane.wire.frames import Ended, LeaseLostFrame
 from pushlane.wire.receipts import Span
 from pushlane_dispatcher.core.effects import Receipts, Run
+from pushlane_dispatcher.core.shared_credit import SharedCredit
 from pushlane_dispatcher.open_queue import OpenQueue
-from pushlane_gateway.session.credit import scarce, share
+from pushlane_dispatcher.queues import Elsewhere
 from pushlane_gateway.session.delivery import deliver_frames
-from pushlane_gateway.session.part import Part
+from pushlane_gateway.session.part import Adopted, Part
 from pushlane_gateway.session.receipts import render_all
 
 if TYPE_CHECKING:
@@ -49,22 +50,21 @@ class Sub:
         self._queue_id = queue.row.id
         self._credit = 1 if options.ack_none else credit
         self._paused = session.paused
-        self._turn = 0
-        self._looking = False
+        self.shared = len(queue.runners) > 1 and not options.ack_none
+        """The shards share its credit."""
+        self._shares = SharedCredit(credit, int(session.tools.chance() * len(queue.runners)))
         self._reattaching = False
         self.parts: list[Part] = []
         self._attach(queue)
 
     def _attach(self, queue: OpenQueue) -> None:
-        none = [0] * len(queue.runners)
-        credits = self._shares(none, [False] * len(none))
+        credits = self._deal([0] * len(queue.runners))
         try:
             for number, runner in enumerate(queue.runners):
                 self.parts.append(Part(self, number, runner, credits[number]))
         except PushlaneError:
             self.end()
             raise
-        self.rebalance()
 
     @property
     def held(self) -> int:
@@ -84,47 +84,31 @@ class Sub:
             self._paused = paused
             self.rebalance()
 
-    def _shares(self, used: list[int], ready: list[bool]) -> list[int]:
-        if self._paused:
-            return [0] * len(used)
-        if self.options.ack_none or len(used) == 1:
-            return [self._credit] * len(used)
-        return share(self._credit, used, ready, self._turn)
+    def _deal(self, used: list[int]) -> list[int]:
+        credit = 0 if self._paused else self._credit
+        if not self.shared:
+            return [credit] * len(used)
+        self._shares.total = credit
+        return self._shares.deal(used, [part.number for part in self.parts if not part.up])
 
     def rebalance(self) -> None:
         """Deal out the credit again: something was delivered, settled, lost or paused."""
         if self.closed:
             return
         parts = self.parts
-        if len(parts) == 1:
-            parts[0].set_credit(0 if self._paused else self._credit)
-            return
-        self._turn += 1
-        used = [part.used for part in parts]
-        credits = self._shares(used, [part.ready for part in parts])
+        credits = self._deal([part.used for part in parts])
         # Those that get less come first, so that at no time there is more than the credit.
         for part, credit in sorted(
             zip(parts, credits, strict=True), key=lambda item: item[1] - item[0].subscription.credit
         ):
             part.set_credit(credit)
-        if not self._paused and not self.options.ack_none and scarce(self._credit, used):
-            self._look_later()
-
-    def _look_later(self) -> None:
-        if not self._looking and self.session.connection is not None:
-            self._looking = True
-            tools = self.session.tools
-            tools.timers.at(trio.current_time() + tools.settings.share_ms / 1000, self._look)
-
-    def _look(self) -> None:
-        self._looking = False
-        if self.session.connection is not None:
-            if any(part.ready for part in self.parts):
-                self.rebalance()
-            else:
-                self._look_later()
 
     # What shards say
+
+    def starved(self, part: Part, starving: bool) -> None:
+        self._shares.starved(part.number, starving)
+        self.rebalance()
+        part.say_credit(part.subscription.credit)
 
     def deliver(self, part: Part, runs: list[Run], again: bool) -> None:
         connection = self.session.connection
@@ -150,7 +134,8 @@ class Sub:
         else:
             tools.metrics.delivered += count
         connection.watch_outbox()
-        if len(self.parts) > 1:
+        if self.shared:
+            self._shares.delivered(part.number)
             self.rebalance()
 
     def lost(self, receipts: list[Receipts]) -> None:
@@ -165,7 +150,7 @@ class Sub:
         """Permits came back."""
         if self.closed:
             self.session.forget_later(self)
-        elif len(self.parts) > 1:
+        elif self.shared:
             self.rebalance()
 
     def part_ended(self, code: str, message: str) -> None:
@@ -190,6 +175,7 @@ class Sub:
     def resume(self, held: list[Span]) -> list[Span]:
         """The client is back. Answers what it lists but no longer holds."""
         by_part, lost = self.split(held)
+        self._shares.resumed()
         for part in self.parts:
             lost += part.resume(by_part.get(part, []))
         if not self.closed:
@@ -215,7 +201,7 @@ class Sub:
         if self.closed:  # nobody says when its shard stops
             for part in parts:
                 part.up = part.up and part.runner.stopped_by is None
-        if len(parts) == 1 and parts[0].up:  # the shard itself sorts out what is foreign
+        if len(parts) == 1 and parts[0].up and parts[0].has_all(spans):
             return {parts[0]: spans}, []
         by_prefix = {part.subscription.prefix: part for part in parts}
         found: dict[Part, list[Span]] = {}
@@ -226,6 +212,23 @@ class Sub:
                 foreign.append(span)
             else:
                 found.setdefault(owner, []).append(span)
+        return found, foreign
+
+    def find_adopted(self, spans: list[Span]) -> tuple[dict[Adopted, list[Span]], list[Span]]:
+        """Receipts of sessions that a crash cut off, by whose they are; and all others."""
+        known: dict[str, Adopted | None] = {}
+        found: dict[Adopted, list[Span]] = {}
+        foreign: list[Span] = []
+        for span in spans:
+            prefix = span[0]
+            if prefix not in known:
+                there = (part.find_adopted(prefix) for part in self.parts)
+                known[prefix] = next(filter(None, there), None)
+            adopted = known[prefix]
+            if adopted is None:
+                foreign.append(span)
+            else:
+                found.setdefault(adopted, []).append(span)
         return found, foreign
 
     # Shards that stopped
@@ -253,8 +256,9 @@ class Sub:
 
     async def _try_reattach(self) -> bool:
         try:
-            queue = await self.session.tools.dispatcher.open(
-                self.session.identity.tenant, self.queue
+            tools, identity = self.session.tools, self.session.identity
+            queue = await tools.dispatcher.open(
+                identity.tenant, self.queue, claims=tools.admission.claims(identity)
             )
             if not self._wanted():
                 return True
@@ -262,10 +266,14 @@ class Sub:
                 raise NotFound(DELETED)
             for part in self.parts:
                 if not part.up:
+                    self._shares.starved(part.number, False)
                     self.tell_lost(part.reattach(queue.runners[part.number], 0))
         except NotFound:
             if self._wanted():
                 self.over("not_found", DELETED)
+        except Elsewhere:
+            self.session.send_away()
+            return not self._wanted()
         except PushlaneError:
             return False
         self.rebalance()

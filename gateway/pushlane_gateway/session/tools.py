@@ -10,6 +10,8 @@ import trio
 
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.node import Clock, Dispatcher, QueueConfig
+from pushlane_gateway.auth.admission import Admission
+from pushlane_gateway.auth.failed_logins import FailedLogins
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.metrics import Metrics
 from pushlane_gateway.session.settings import SessionSettings
@@ -33,8 +35,10 @@ class SessionTools:
     node: str = "node"
     server: str = "pushlane"
     chance: Callable[[], float] = random.random
+    failed_logins: FailedLogins = field(default_factory=FailedLogins)
     still_valid: Callable[[Identity], bool] = lambda _: True
     """Whether an identity from before still counts: its key may have been revoked."""
+    admission: Admission = field(default_factory=Admission)
 
     @property
     def clock(self) -> Clock:

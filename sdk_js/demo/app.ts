@@ -69,7 +69,7 @@ async function main(): Promise<void> {
     globalThis.demo = await Demo.open(readSettings(location.search));
   } catch (error) {
     const fault = byId("fault");
-    fault.textContent = `The demo can't begin: ${error instanceof Error ? error.message : error}`;
+    fault.textContent = `The demo can't start: ${error instanceof Error ? error.message : error}`;
     fault.hidden = false;
     return;
   }

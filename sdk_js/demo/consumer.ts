@@ -24,8 +24,8 @@ export class Consumer {
   constructor(
     readonly number: number,
     private book: Book,
-    private begin: Omit<Begin, "is" | "name" | "mode" | "mended">,
-    private mended: () => number,
+    private begin: Omit<Begin, "is" | "name" | "mode" | "fixed">,
+    private fixed: () => number,
   ) {
     this.name = NAMES[number % NAMES.length]!;
     this.slots = Array<string | null>(begin.credit).fill(null);
@@ -41,7 +41,7 @@ export class Consumer {
     this.worker = new Worker("./worker.js", { type: "module", name: this.name });
     this.worker.onmessage = ({ data }: MessageEvent<FromConsumer>) => this.heard(data);
     const { name, mode } = this;
-    this.tell({ ...this.begin, is: "begin", name, mode, mended: this.mended() });
+    this.tell({ ...this.begin, is: "begin", name, mode, fixed: this.fixed() });
   }
 
   /** Nobody says goodbye: its socket is gone, its leases run on. */

@@ -28,7 +28,7 @@ export class Demo {
   readonly outages: number[] = [];
   onChange: () => void = () => {};
   onMove: (entry: Entry, was: Place) => void = () => {};
-  private mended = 0;
+  private fixed = 0;
   private awaySince: number | null = null;
 
   private constructor(
@@ -69,14 +69,14 @@ export class Demo {
 
   private async begin(): Promise<void> {
     const { lease, attempts, backoff } = this.settings;
-    await this.client.queues.create(this.queue, {
+    await this.client.queues.replace(this.queue, {
       leaseMs: lease,
       maxAttempts: attempts,
       backoffBaseMs: backoff,
       consumerBackoffMaxMs: HELD_BACK_MS,
       deadLetter: this.dead,
     });
-    await this.client.queues.create(this.dead);
+    await this.client.queues.ensure(this.dead);
     await this.watch.begin();
     for (let count = 0; count < this.settings.consumers; count++) this.addConsumer();
     void this.watch.run();
@@ -94,7 +94,7 @@ export class Demo {
 
   async publishBad(): Promise<void> {
     await this.producer.publishBad();
-    this.news.tell("A message that nobody can do. What waits behind it has the same key.");
+    this.news.tell("A message that always fails. Messages behind it have the same key.");
   }
 
   addConsumer(): void {
@@ -103,7 +103,7 @@ export class Demo {
     const { credit, lease, work } = this.settings;
     const begin = { url, queue, credit, leaseMs: lease, workMs: work };
     const number = this.consumers.length;
-    const consumer = new Consumer(number, this.book, begin, () => this.mended);
+    const consumer = new Consumer(number, this.book, begin, () => this.fixed);
     consumer.onChange = () => this.onChange();
     consumer.onState = (state) => this.consumerChanged(consumer, state);
     this.consumers.push(consumer);
@@ -116,13 +116,13 @@ export class Demo {
     await restartServer();
   }
 
-  /** Mend the bug, then send the dead letters back. */
+  /** Fix the bug, then send the dead letters back. */
   async redrive(): Promise<void> {
-    this.mended = this.producer.lastBug;
-    for (const consumer of this.consumers) consumer.tell({ is: "mended", bug: this.mended });
+    this.fixed = this.producer.lastBug;
+    for (const consumer of this.consumers) consumer.tell({ is: "fixed", bug: this.fixed });
     const count = await this.watch.redrive();
     this.news.tell(
-      `The bug is mended. ${plural(count, "dead letter")} went back to the queue.`,
+      `The bug is fixed. ${plural(count, "dead letter")} went back to the queue.`,
       "good",
     );
     this.onChange();
@@ -161,7 +161,7 @@ export class Demo {
     const { name, held } = consumer;
     if (state !== "killed") return;
     const fate = held ? ` Its ${plural(held, "lease")} must run out first.` : "";
-    this.news.tell(`${name} was killed without a goodbye.${fate}`, "bad");
+    this.news.tell(`${name} was killed.${fate}`, "bad");
   }
 
   private connectionChanged(): void {
@@ -170,7 +170,10 @@ export class Demo {
       this.awaySince = null;
       this.outages.push(away);
       const seconds = (away / 1000).toFixed(1);
-      this.news.tell(`The server is back after ${seconds} s. Everybody reconnected alone.`, "good");
+      this.news.tell(
+        `The server is back after ${seconds} s. Everybody reconnected by themselves.`,
+        "good",
+      );
     } else if (this.client.state === "connecting") {
       this.awaySince ??= Date.now();
     }

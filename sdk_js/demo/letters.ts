@@ -11,7 +11,7 @@ export interface Job {
   uid: string;
   /** Its place among the messages of its lane, from 1. */
   n: number;
-  /** Nobody can do this one until the bug with this number is mended. */
+  /** Nobody can do this one until the bug with this number is fixed. */
   bug?: number;
 }
 
@@ -24,14 +24,14 @@ export interface Begin {
   leaseMs: number;
   workMs: number;
   mode: Mode;
-  mended: number;
+  fixed: number;
 }
 
 export type ToConsumer =
   | Begin
   | { is: "mode"; mode: Mode }
-  /** All bugs up to this one are mended. */
-  | { is: "mended"; bug: number };
+  /** All bugs up to this one are fixed. */
+  | { is: "fixed"; bug: number };
 
 export interface Taken {
   is: "took";

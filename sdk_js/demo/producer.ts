@@ -41,7 +41,7 @@ export class Producer {
     await this.send(lanes.map((lane) => this.book.send(lane)));
   }
 
-  /** One that nobody can do until the bug is mended. */
+  /** One that nobody can do until the bug is fixed. */
   async publishBad(): Promise<void> {
     if (!this.room) return;
     let lane = laneOf(this.number++);

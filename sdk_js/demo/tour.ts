@@ -10,6 +10,8 @@ const READ_MS = 4000;
 
 interface Step {
   text: string;
+  /** The heading of the part of the page where it can be seen. */
+  shows: string;
   begin: (demo: Demo) => Promise<void> | void;
   isOver: (demo: Demo) => boolean;
 }
@@ -21,11 +23,13 @@ export const STEPS: readonly Step[] = [
     text:
       "A hundred messages. Each was on the disk before its publish was answered, and is " +
       "pushed to whoever has credit. One key, one at a time.",
+    shows: "lanes-title",
     begin: (demo) => demo.publish(100),
     isOver: ({ book }) => book.counts.waiting < 60,
   },
   {
-    text: "Grace is killed without a goodbye. Her leases run out, then others get her work.",
+    text: "Grace is killed. Her leases run out, then others get her work.",
+    shows: "consumers-title",
     begin: ({ consumers }) => consumers[1]?.kill(),
     isOver: ({ consumers }) => !consumers[1]?.held,
   },
@@ -33,11 +37,13 @@ export const STEPS: readonly Step[] = [
     text:
       "This one fails wherever it goes. It comes back after a backoff, then again, and " +
       "ends among the dead letters. Only its own key waited.",
+    shows: "dead-title",
     begin: (demo) => demo.publishBad(),
     isOver: ({ book }) => book.counts.dead > 0,
   },
   {
     text: "kill -9, with a full queue. Everybody reconnects; what was acknowledged is there.",
+    shows: "consumers-title",
     begin: async (demo) => {
       await demo.publish(100);
       await demo.restart();
@@ -45,7 +51,8 @@ export const STEPS: readonly Step[] = [
     isOver: (demo) => !demo.isAway && demo.consumers.every(({ state }) => state !== "connecting"),
   },
   {
-    text: "Grace is back, and the bug is mended: the dead letter goes back to its queue.",
+    text: "Grace is back, and the bug is fixed: the dead letter goes back to its queue.",
+    shows: "lanes-title",
     begin: async (demo) => {
       if (demo.consumers[1]?.state === "killed") demo.consumers[1].start();
       await demo.redrive();
@@ -53,7 +60,8 @@ export const STEPS: readonly Step[] = [
     isOver: isQuiet,
   },
   {
-    text: "Published is what was acked, to the last one. Now break it yourself.",
+    text: "Every published message was acked. Now break it yourself.",
+    shows: "ledger-title",
     begin: () => {},
     isOver: isQuiet,
   },

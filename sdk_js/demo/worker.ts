@@ -15,19 +15,19 @@ const EXTEND_AT = 0.5;
 const SLOW_LEASES = 1.4;
 
 let mode: Mode = "works";
-let mended = 0;
+let fixed = 0;
 
 const tell = (letter: FromConsumer): void => postMessage(letter);
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 onmessage = ({ data }: MessageEvent<ToConsumer>) => {
   if (data.is === "mode") mode = data.mode;
-  else if (data.is === "mended") mended = data.bug;
+  else if (data.is === "fixed") fixed = data.bug;
   else void run(data);
 };
 
 async function run(begin: Begin): Promise<void> {
-  ({ mode, mended } = begin);
+  ({ mode, fixed } = begin);
   const client = await connect(begin.url, {
     name: begin.name,
     transport: "ws",
@@ -67,7 +67,7 @@ async function work(message: Message<Job>, { workMs, leaseMs }: Begin): Promise<
   else await sleep(workMs * (0.5 + Math.random()));
   if (mode === "fails") throw new Error("this consumer fails");
   const bug = message.body?.bug ?? 0;
-  if (bug > mended) throw new Error(`it runs into bug ${bug}`);
+  if (bug > fixed) throw new Error(`it runs into bug ${bug}`);
 }
 
 async function workSlowly(message: Message<Job>, leaseMs: number): Promise<void> {

@@ -123,6 +123,8 @@ const QUEUE_CALLS = [
   ["get", "/v1/queues", "QueuePage"],
   ["get", "/v1/queues/{queue}/stats", "Stats"],
   ["get", "/v1/queues/{queue}/peek", "PeekAnswer"],
+  ["post", "/v1/queues/{queue}/purge", "PurgeAnswer"],
+  ["post", "/v1/queues", "QueueObject", "NewQueue"],
   ["post", "/v1/queues/{queue}/redrive", "RedriveAnswer", "RedriveBody"],
   ["get", "/v1/queues/{queue}/messages/{id}/explain", "Explanation"],
 ];

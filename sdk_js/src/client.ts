@@ -19,7 +19,7 @@ import type {
   Taker,
   Wanted,
 } from "./core/subscription.js";
-import { DEFAULT_URL, parseUrl } from "./core/url.js";
+import { DEFAULT_URL, isReadable, parseUrl } from "./core/url.js";
 import { type Driver, makeDriver, type Token } from "./driver.js";
 import type { Message } from "./message.js";
 import { findWebSocket, givenToken, givenUrl } from "./platform/node.js";
@@ -98,6 +98,9 @@ export async function connect(url?: string | null, options: ConnectOptions = {})
   refuse(unknown);
   if (!/^(auto|ws|poll)$/.test(transport)) throw badRequest(`transport ${transport}`);
   const base = parseUrl(url ?? givenUrl() ?? DEFAULT_URL);
+  if (token && isReadable(base)) {
+    console.warn(`pushlane: the token goes to ${base} without TLS: use wss://`);
+  }
   const settings = settingsOf(changes);
   const isPoll = transport === "poll";
   const webSocket = isPoll ? undefined : await findWebSocket(transport === "ws");
@@ -174,10 +177,14 @@ export class Client extends EventTarget {
    *     await client.publish("images", undefined, { data: png, headers: { type: "image/png" } });
    *
    * Give `body`, any JSON value, or `data`, bytes. Calls made at the same time share a frame. When
-   * the connection breaks before the answer, it is sent again and stored once.
+   * the connection breaks before the answer, it is sent again and stored once. The id is empty when
+   * an earlier try had stored it, so long ago that the server forgot which id it got.
+   *
+   * An aborted `signal` withdraws the message if it was not sent yet; else it may be stored. To try
+   * again without storing it twice, give `dedup`.
    */
   publish(queue: string, body?: unknown, options: PublishOptions = NONE): Promise<string> {
-    return this._publish(queue, body, options, ({ id }) => id!, options.signal);
+    return this._publish(queue, body, options, ({ id }) => id ?? "", options.signal);
   }
 
   private _publish<R>(
@@ -222,7 +229,8 @@ export class Client extends EventTarget {
    *     const failed = results.filter((result) => result.error);
    *
    * An item is a body, or an `Item` with options. Items are drawn as they can be sent, so an
-   * iterable (async or not) may be longer than memory has room for its messages.
+   * iterable (async or not) may be longer than memory has room for its messages. An abort withdraws
+   * what was not sent yet; what was sent may be stored.
    */
   async publishMany(
     queue: string,
@@ -231,10 +239,10 @@ export class Client extends EventTarget {
   ): Promise<Published[]> {
     const results: Promise<Published>[] = [];
     for await (const item of items) {
-      signal?.throwIfAborted();
-      await new Promise<void>((entered) => {
+      await outcome<void>(signal, ({ resolve: entered }) => {
         const [body, options] = item instanceof Item ? [item.body, item.options] : [item, NONE];
-        const result = this._publish(queue, body, options, (one) => one, undefined, entered);
+        const enter = () => entered();
+        const result = this._publish(queue, body, options, (one) => one, signal, enter);
         results.push(
           result.catch((error: PushlaneError) => {
             entered();
@@ -258,7 +266,12 @@ export class Client extends EventTarget {
     const subscription = new Subscription<T>(this._driver, () => over());
     const over = onAbort(signal, () => void subscription.close());
     const wanted = { from: queue, credit, ack, lease_ms: leaseMs };
-    await this._subscribe(wanted, subscription, signal);
+    try {
+      await this._subscribe(wanted, subscription, signal);
+    } catch (error) {
+      over();
+      throw error;
+    }
     return subscription;
   }
 
@@ -323,7 +336,8 @@ export class Client extends EventTarget {
   // The end
 
   /** End gracefully: nothing new begins, handlers and unanswered requests get `timeoutMs` (30000),
-   * then leases are lost and the session ends. What is left goes back. An aborted `signal` ends it
+   * then leases are lost and the session ends. What is left goes back. A server that is away is
+   * waited for 5 s at most, and only for answers to publishes and acks. An aborted `signal` ends it
    * at once. */
   async close(options: Waiting & { timeoutMs?: number | undefined } = {}): Promise<void> {
     const { core, now } = this._driver;

@@ -58,6 +58,7 @@ export function makeConsumption<T>(
       if (!message.lost && !isStopping) onFault(error, message);
       finish(message, error ?? null);
     };
+    if (message.lost || isStopping) return fail(null); // before it began
     try {
       const result = handler(message) as PromiseLike<unknown> | undefined;
       if (typeof result?.then === "function") result.then(done, fail);

@@ -19,7 +19,7 @@ export type { Settings } from "./core/settings.js";
 export type { AckMode } from "./core/subscription.js";
 export type { Token } from "./driver.js";
 export type { Dead, Message } from "./message.js";
-export type { Queues } from "./queues.js";
+export type { QueueSettings, Queues } from "./queues.js";
 export type { Subscription } from "./subscription.js";
 export type { Waiting } from "./ticket.js";
 export { ConnectionLost, PushlaneError } from "./wire/errors.js";

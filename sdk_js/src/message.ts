@@ -8,7 +8,7 @@ import { leaseLost } from "./wire/errors.js";
 import { camel, renamed } from "./wire/names.js";
 import { fromBase64 } from "./wire/text.js";
 
-/** Why and whence a message came to the dead letters. */
+/** Why a message became a dead letter, and where it came from. */
 export interface Dead {
   cause: string;
   queue: string;
@@ -46,7 +46,7 @@ export class Message<T = unknown> implements Worker {
   readonly fence: number | null;
   /** When it was stored, in Unix milliseconds. */
   readonly publishedAt: number;
-  /** Why and whence it came, in a queue of dead letters. */
+  /** In a dead-letter queue: why it is there, and where it came from. */
   readonly dead: Dead | null;
   private _abort: AbortController | undefined;
 

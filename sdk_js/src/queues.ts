@@ -5,7 +5,9 @@ import { badRequest } from "./wire/errors.js";
 import { camel, renamed, snake } from "./wire/names.js";
 import type {
   Explanation,
+  NewQueue,
   PeekAnswer,
+  PurgeAnswer,
   QueueBody,
   QueueChanges,
   QueueObject,
@@ -17,6 +19,9 @@ import type {
 
 /** Messages that one request redrives at most: so its answer says how far it got. */
 const REDRIVE_MAX = 10_000;
+
+/** What may be said of a new queue. */
+export type QueueSettings = Omit<NewQueue, "name">;
 
 /** A part of a list. */
 export interface PageOptions {
@@ -50,10 +55,11 @@ export class Queues {
     path: string[],
     { signal }: Waiting = {},
     said: object = {},
+    query = "",
   ): Promise<T> {
     const [name] = path;
-    if (name && !/^[\w-][\w.-]*$/.test(name)) throw badRequest(`${name} is no name`);
-    let target = path.map((part) => `/${encodeURIComponent(part)}`).join("");
+    if (name && !/^[\w-][\w.-]*$/.test(name)) throw badRequest(`${name} is not a name`);
+    let target = path.map((part) => `/${encodeURIComponent(part)}`).join("") + query;
     let body: string | undefined = JSON.stringify(renamed(said, snake));
     if (!method.startsWith("P")) {
       const query = JSON.parse(body) as Record<string, string>; // without what is undefined
@@ -63,8 +69,21 @@ export class Queues {
     return renamed(await this._ask(method, target, body, signal), camel) as T;
   }
 
-  /** Make a queue, or replace its configuration; what is not given gets its default. */
-  create(name: string, config: QueueBody = {}, options?: Waiting): Promise<QueueObject> {
+  /** Make a queue; what is not given gets its default. One that is there is never changed: it is
+   * answered when all that is given is the same, and is a `conflict` that says what differs
+   * otherwise. */
+  create(name: string, config: QueueSettings = {}, options?: Waiting): Promise<QueueObject> {
+    return this._call("POST", [], options, { ...config, name });
+  }
+
+  /** Make a queue if there is none; one that is there is left alone, whatever it is like. */
+  ensure(name: string, config: QueueSettings = {}, options?: Waiting): Promise<QueueObject> {
+    return this._call("POST", [], options, { ...config, name }, "?ensure=true");
+  }
+
+  /** Replace a queue's whole configuration, or make it: what is not given gets its default, but for
+   * `paused`, which stays as it is. */
+  replace(name: string, config: QueueBody = {}, options?: Waiting): Promise<QueueObject> {
     return this._call("PUT", [name], options, config);
   }
 
@@ -83,9 +102,14 @@ export class Queues {
     await this._call("DELETE", [name], options, { confirm: name });
   }
 
-  /** A page of queues in order of name, those behind `after`. */
-  list({ limit, after, ...options }: Waiting & PageOptions = {}): Promise<QueuePage> {
-    return this._call("GET", [], options, { limit, after });
+  /** A page of queues in order of name, those behind `after`; with `stats` how each is doing. */
+  list({
+    limit,
+    after,
+    stats,
+    ...options
+  }: Waiting & PageOptions & { stats?: boolean | undefined } = {}): Promise<QueuePage> {
+    return this._call("GET", [], options, { limit, after, stats });
   }
 
   /** How many messages are ready, leased, delayed, … */
@@ -102,8 +126,8 @@ export class Queues {
     return this._call("GET", [name, "peek"], options, { limit, after });
   }
 
-  /** Drop all messages that nobody holds. */
-  purge(name: string, options?: Waiting): Promise<Record<string, unknown>> {
+  /** Drop all messages that nobody holds; how many there were is `purged` of the answer. */
+  purge(name: string, options?: Waiting): Promise<PurgeAnswer> {
     return this._call("POST", [name, "purge"], options);
   }
 

@@ -12,7 +12,7 @@ export class DeadView {
   private redrive = byId("redrive") as HTMLButtonElement;
   private count = byId("dead-count");
   private rows = new Map<string, HTMLElement>();
-  private empty = h("li", { class: "nothing" }, "None. Publish one that nobody can do.");
+  private empty = h("li", { class: "nothing" }, "None. Publish one that fails.");
   private more = h("li", { class: "nothing" });
 
   constructor(

@@ -6,17 +6,40 @@ import { type Entry, nameOf } from "../entry.js";
 import { byId, h, seconds, setChildren, setText } from "./dom.js";
 
 const EVERY_MS = 700;
+/** How long the end of a message that nobody chose is shown before another takes its place. */
+const READ_MS = 4000;
+const ENDS: readonly string[] = ["acked", "dead", "expired", "dropped", "purged"];
+
+/** What was said of a message, when, and what the page knew of it then. */
+interface Shown {
+  entry: Entry;
+  changes: number;
+  explanation: Explanation;
+  at: number;
+}
+
+/** Whether nothing more will be said of it, as far as the page knows. */
+const isOver = ({ entry, changes, explanation }: Shown): boolean =>
+  entry.changes === changes && ENDS.includes(explanation.state);
+
+/** The server forgets how a message ended when all of its time have; the page knows. */
+function told(entry: Entry, explanation: Explanation): Explanation {
+  const ends = { acked: "it was acked", dead: "it is among the dead letters" };
+  const { place } = entry;
+  if (explanation.state !== "unknown" || !(place in ends)) return explanation;
+  return { ...explanation, state: place, why: ends[place as keyof typeof ends] };
+}
 
 export class ExplainView {
   private box = byId("explain");
   private chosen: Entry | null = null;
-  private shown: { entry: Entry; changes: number; explanation: Explanation } | null = null;
+  private shown: Shown | null = null;
   private isAsking = false;
   private state = h("span", { class: "badge" });
   private name = h("span", { class: "explain-name" });
   private why = h("p", { class: "explain-why" });
   private facts = h("dl", { class: "facts" });
-  private hint = h("p", { class: "nothing" }, "Choose any message: the server says why it waits.");
+  private hint = h("p", { class: "nothing" }, "Click any message: the server says why it waits.");
 
   constructor(private demo: Demo) {
     setInterval(() => void this.ask(), EVERY_MS);
@@ -30,9 +53,15 @@ export class ExplainView {
     void this.ask();
   }
 
-  /** Until somebody chooses, the one that waits for the best reason. */
+  /** The chosen one; until somebody chooses, one that waits for a good reason, to its end. */
   private subject(): Entry | null {
-    if (this.chosen) return this.chosen;
+    const { chosen, shown } = this;
+    if (chosen) return chosen;
+    const isDone = shown && isOver(shown) && Date.now() - shown.at > READ_MS;
+    return (shown && !isDone ? null : this.waiting()) ?? shown?.entry ?? null;
+  }
+
+  private waiting(): Entry | null {
     let waiting: Entry | null = null;
     for (const lane of this.demo.book.lanes.values()) {
       for (const entry of lane) {
@@ -47,10 +76,12 @@ export class ExplainView {
     const entry = this.subject();
     const { queue, client } = this.demo;
     if (!entry?.id || this.isAsking || document.hidden || client.state !== "open") return;
+    if (this.shown?.entry === entry && isOver(this.shown)) return;
     this.isAsking = true;
     const { changes } = entry;
     try {
-      this.shown = { entry, changes, explanation: await client.queues.explain(queue, entry.id) };
+      const explanation = told(entry, await client.queues.explain(queue, entry.id));
+      this.shown = { entry, changes, explanation, at: Date.now() };
     } catch {
       return; // the server is away: what it said last still stands there
     } finally {

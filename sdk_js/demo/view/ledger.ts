@@ -36,8 +36,8 @@ export class LedgerView {
     const { audit, stats } = this.demo.watch;
     const { book } = this.demo;
     const isBad = audit.verdict === "missing" || book.ackedTwice > 0;
-    let text = "The server counts the same: nothing is lost.";
-    if (this.demo.isAway || !stats) text = "The server is away. What it confirmed is on its disk.";
+    let text = "Server totals match: nothing is lost.";
+    if (this.demo.isAway || !stats) text = "The server is down. What it confirmed is on its disk.";
     else if (book.ackedTwice) text = `${book.ackedTwice} messages were acked twice.`;
     else if (isBad) text = "The server has fewer than it confirmed.";
     else if (audit.verdict === "more") text = "Somebody else publishes here, too; nothing is lost.";

@@ -49,6 +49,8 @@ export function makeCore(shell: Shell, options: CoreOptions) {
   let startTicket: Ticket | undefined;
   const closeTickets: Ticket[] = [];
   let closeBy = Infinity;
+  /** For one that is closed: how long it waits for more than it needs; Infinity: no longer. */
+  let patientUntil = Infinity;
   /** Between goaway and the end of this connection. */
   let isLeaving = false;
 
@@ -152,7 +154,7 @@ export function makeCore(shell: Shell, options: CoreOptions) {
   /** Connect the other way. The session goes on there, with all that it holds. */
   function change(now: number): void {
     shell.hangUp(link.number, GOING_AWAY);
-    unlink();
+    unlink(now);
     tell("connecting");
     dial(now);
   }
@@ -165,7 +167,7 @@ export function makeCore(shell: Shell, options: CoreOptions) {
   }
 
   function comeBack(now: number, error: PushlaneError): void {
-    unlink();
+    unlink(now);
     link.wait(now, error.retryMs);
     if (link.dueAt >= link.giveUpAt) {
       end(error);
@@ -176,12 +178,14 @@ export function makeCore(shell: Shell, options: CoreOptions) {
   }
 
   /** What this connection leaves unanswered is the next one's. */
-  function unlink(): void {
+  function unlink(now: number): void {
+    if (link.stage === Stage.Open) patientUntil = now + settings.awayMs;
     const left = asked.all().reverse();
     asked = new Table();
     producer.disconnected();
     consumer.disconnected();
     for (const { onGone } of left) onGone?.();
+    consumer.dismiss();
     isLeaving = false;
   }
 
@@ -230,6 +234,7 @@ export function makeCore(shell: Shell, options: CoreOptions) {
   function welcome(frame: Welcome, now: number): void {
     if (link.stage !== Stage.Greeting) return;
     link.opened(now, frame.heartbeat_ms);
+    patientUntil = now + settings.hangupMs;
     core.limits = limitsOf(frame.limits);
     if (frame.resumed && frame.session === session) {
       consumer.resumed(frame.lost ?? {}, now);
@@ -276,7 +281,7 @@ export function makeCore(shell: Shell, options: CoreOptions) {
   function wakeAt(): number {
     const { stage, dueAt } = link;
     if (stage === Stage.Closed) return Infinity;
-    const at = Math.min(dueAt, choice.probeAt, closeBy);
+    const at = Math.min(dueAt, choice.probeAt, closeBy, isClosing() ? patientUntil : Infinity);
     return Math.min(at, producer.wakeAt(), consumer.wakeAt());
   }
 
@@ -288,6 +293,7 @@ export function makeCore(shell: Shell, options: CoreOptions) {
       end();
       return;
     }
+    if (now >= patientUntil) patientUntil = Infinity;
     producer.tick(now);
     consumer.tick(now);
     if (now >= dueAt) overdue(now);
@@ -343,7 +349,11 @@ export function makeCore(shell: Shell, options: CoreOptions) {
 
   // The end
 
-  /** End gracefully: take nothing more, wait for what is under way, close with 1000. */
+  /** End gracefully: take nothing more, wait for what is under way, close with 1000.
+   *
+   * Handlers have all the time there is, and so have answers of a server that is there. What nobody
+   * misses, the goodbye of subscriptions, has `hangupMs`; a server that is not there has `awayMs` to
+   * come back, and only when an answer of it is missed. */
   function close(now: number, timeoutMs: number, ticket?: Ticket): void {
     if (core.state === "closed") {
       ticket?.resolve();
@@ -351,15 +361,21 @@ export function makeCore(shell: Shell, options: CoreOptions) {
     }
     if (ticket) closeTickets.push(ticket);
     closeBy = now + timeoutMs;
+    patientUntil = now + (link.stage === Stage.Open ? settings.hangupMs : settings.awayMs);
     choice.probeAt = Infinity;
     consumer.unsubscribeAll();
     finishIfDone();
   }
 
   function finishIfDone(): void {
-    if (!isClosing() || core.state === "closed" || !producer.isIdle()) return;
+    if (!isClosing() || core.state === "closed") return;
     const isOpen = link.stage === Stage.Open;
-    if (isOpen ? consumer.isQuiet() : consumer.isIdle()) end();
+    const isPatient = patientUntil < Infinity;
+    const isDone =
+      isOpen || isPatient
+        ? producer.isIdle() && (isOpen && isPatient ? consumer.isQuiet() : consumer.isSettled())
+        : !consumer.clocks.isAnyKept();
+    if (isDone) end();
   }
 
   function end(error: PushlaneError | null = null): void {
@@ -367,7 +383,7 @@ export function makeCore(shell: Shell, options: CoreOptions) {
     const reason = error ?? new ConnectionLost(CLOSED);
     if (stage !== Stage.Waiting && stage !== Stage.Closed) shell.hangUp(number, NORMAL);
     link.stage = Stage.Closed;
-    unlink();
+    unlink(0);
     producer.end(reason);
     consumer.restarted(reason);
     core.error = isClosing() ? null : error;

@@ -23,6 +23,11 @@ import { Patience } from "./retry.js";
 import { GIVE_BACK, makeSettler } from "./settler.js";
 import { Standing, Subscription, type Wanted } from "./subscription.js";
 
+/** What a run of receipts counts at least … */
+const RUN_CHARS = 24;
+/** … so that a hello has at most 2,000 of them, and less than the 64 KiB that one may have. */
+const HELD_CHARS = 2000 * RUN_CHARS;
+
 export type Consumer = ReturnType<typeof makeConsumer>;
 
 /** All subscriptions of a client. */
@@ -64,6 +69,17 @@ export function makeConsumer(line: Line) {
     } else {
       subscription.standing = Standing.Leaving;
       dirty.add(subscription);
+      if (!isConnected) dismiss();
+    }
+  }
+
+  /** Without a connection, who closed a subscription need not wait: the server is told when there is
+   * one again. */
+  function dismiss(): void {
+    for (const subscription of subscriptions) {
+      if (subscription.standing < Standing.Leaving) continue;
+      subscription.endTicket?.resolve();
+      subscription.endTicket = undefined;
     }
   }
 
@@ -243,10 +259,15 @@ export function makeConsumer(line: Line) {
 
   // Connections
 
-  /** Every receipt we have, by the server's number of its subscription. */
+  /**
+   * The receipts we have, by the server's number of its subscription. As many as a hello may have:
+   * the others come again under the same receipts, and are ignored.
+   */
   function held(): Record<string, string[]> {
+    let room = HELD_CHARS;
+    const fits = (run: string) => (room -= Math.max(RUN_CHARS, run.length + 3)) >= 0;
     return Object.fromEntries(
-      [...bySub].map(([sub, subscription]) => [sub, runs(subscription.held())]),
+      [...bySub].map(([sub, subscription]) => [sub, runs(subscription.held()).filter(fits)]),
     );
   }
 
@@ -317,6 +338,14 @@ export function makeConsumer(line: Line) {
     return settler.isIdle() && !clocks.isAnyKept();
   }
 
+  /** The same of what was taken: nobody misses the answer to what was only given back. */
+  function isSettled(): boolean {
+    const isMissed = ({ phase, deadline }: Lease) => phase === Phase.Settling && deadline;
+    return (
+      !clocks.isAnyKept() && ![...subscriptions].some((source) => source.held().some(isMissed))
+    );
+  }
+
   /** Nothing is under way on the server's side either. */
   function isQuiet(): boolean {
     const isBusy = ({ standing }: Subscription) =>
@@ -327,5 +356,6 @@ export function makeConsumer(line: Line) {
   return {
     clocks, settler, subscribe, unsubscribe, unsubscribeAll, take, flush, delivered, ended,
     leasesLost, held, disconnected, resumed, restarted, wakeAt, tick, isIdle, isQuiet,
+    isSettled, dismiss,
   }; // prettier-ignore
 }

@@ -187,12 +187,13 @@ export function makeProducer(line: Line) {
     messages.forEach((publication, index) => {
       const id = ids?.[index];
       if (publication.isOver) return;
-      if (id) {
+      const isRepeat = !!duplicates?.includes(index);
+      if (id || isRepeat) {
         finish(outbox, publication);
         const { options, wasRepeated, ticket } = publication;
         const isOurs = options.dedup === undefined || wasRepeated;
-        const duplicate = !isOurs && !!duplicates?.includes(index);
-        ticket.resolve({ id, duplicate, error: null });
+        const duplicate = !id || (!isOurs && isRepeat);
+        ticket.resolve({ id: id ?? null, duplicate, error: null });
       } else {
         const found: Partial<Failed> = failed?.find((one) => one.index === index) ?? {};
         const { code = "internal", message = "no id", retry_ms } = found;

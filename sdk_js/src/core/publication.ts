@@ -48,7 +48,9 @@ export class Item {
 /** What became of one message of `publishMany`: an id, or an error.
  *
  * `duplicate`: its dedup id was known, and this is the id of the first one. When the connection was
- * lost in between that can't be told from a repeat of ours, and is false. */
+ * lost in between that can't be told from a repeat of ours, and is false. A duplicate without an id
+ * and without an error is stored, too: an earlier try of ours did that, so long ago that the server
+ * no longer knows which id it got. */
 export interface Published {
   id: string | null;
   duplicate: boolean;

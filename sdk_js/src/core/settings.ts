@@ -61,7 +61,11 @@ export const DEFAULTS = {
   extendForMs: 60 * MINUTE,
   /** How long `close` waits for handlers, answers and acks. */
   closeMs: 30 * SECOND,
-  /** How long the other side may take to answer a close before the socket is forgotten. */
+  /** How long `close` waits for a server that is not there, when publishes or acks have no answer
+   * yet: long enough for one that restarts. */
+  awayMs: 5 * SECOND,
+  /** How long the other side may take to answer a close, and the goodbye of subscriptions before
+   * it, until the socket is forgotten. */
   hangupMs: 2 * SECOND,
 
   /** One HTTP request, from connecting to the last byte of its answer. */
@@ -75,7 +79,17 @@ export type Settings = Readonly<typeof DEFAULTS>;
 
 /** Throws `bad_request` for an option that nobody knows: most likely a slip of the pen. */
 export function refuse(options: object, known: object = {}): void {
-  for (const name in options) if (!(name in known)) throw badRequest(`no option ${name}`);
+  for (const name in options) {
+    if (!(name in known)) throw badRequest(`no option ${name}${hint(name, Object.keys(known))}`);
+  }
+}
+
+/** What was meant: the name of which most pairs of letters are there. */
+function hint(name: string, known: string[]): string {
+  const near = (one: string) =>
+    [...one.slice(1)].filter((letter, at) => name.includes(one[at] + letter)).length / one.length;
+  const [best] = known.sort((a, b) => near(b) - near(a));
+  return best && near(best) ? `: did you mean ${best}?` : "";
 }
 
 /** The defaults with some changes; throws `bad_request`. */

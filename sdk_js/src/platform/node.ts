@@ -9,10 +9,16 @@ export async function findWebSocket(isNeeded: boolean): Promise<typeof WebSocket
   try {
     return (await import("ws")).WebSocket as unknown as typeof WebSocket;
   } catch {
-    if (isNeeded) throw badRequest("no WebSocket here: install the package ws, or use Node 22");
+    const advice = "no WebSocket here: install the package ws, or use Node 22";
+    if (isNeeded) throw badRequest(advice);
+    if (!hasWarned) process.emitWarning(`pushlane polls over HTTP, which is slower: ${advice}`);
+    hasWarned = true;
     return undefined;
   }
 }
+
+/** Once in a process is enough. */
+let hasWarned = false;
 
 /** What `ws` tells and browsers don't: the answer in place of an upgrade. */
 interface Talkative {

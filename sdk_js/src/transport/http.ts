@@ -17,6 +17,7 @@ export async function ask(
   token: string | undefined,
   timeoutMs: number,
   signal?: AbortSignal,
+  headers: Record<string, string> = {},
 ): Promise<unknown> {
   signal?.throwIfAborted();
   const abort = new AbortController();
@@ -28,7 +29,6 @@ export async function ask(
   let answer: Response;
   let value: unknown;
   try {
-    const headers: Record<string, string> = {};
     if (body) headers["Content-Type"] = "application/json";
     if (token) headers["Authorization"] = `Bearer ${token}`;
     answer = await fetch(url, {

@@ -47,7 +47,10 @@ export function openPipe(base: string, { onHeard }: Listener, line: Line): Conne
   const post = async (body: string, waitMs = 0): Promise<PipeAnswer> => {
     const timeoutMs = settings.httpMs + waitMs;
     const url = `${base}/v1/pipe`;
-    return ((await ask("POST", url, body, undefined, timeoutMs, abort.signal)) ?? {}) as PipeAnswer;
+    // The server lets nobody send much before it knows which pipe it is for.
+    const headers: Record<string, string> = pipe ? { "Pushlane-Pipe": pipe } : {};
+    const answer = await ask("POST", url, body, undefined, timeoutMs, abort.signal, headers);
+    return (answer ?? {}) as PipeAnswer;
   };
 
   const send = async (): Promise<void> => {

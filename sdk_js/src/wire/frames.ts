@@ -21,7 +21,7 @@ export interface Credit {
   credit: number;
 }
 
-/** Why and whence a message came to the dead letters. */
+/** Why a message became a dead letter, and where it came from. */
 export interface DeadInfo {
   cause: string;
   queue: string;

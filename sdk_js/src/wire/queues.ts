@@ -1,6 +1,6 @@
 // Made by scripts/wire.mjs from the wire's schema: change it there.
 
-/** Why and whence a message came to the dead letters. */
+/** Why a message became a dead letter, and where it came from. */
 export interface DeadInfo {
   cause: string;
   queue: string;
@@ -32,10 +32,42 @@ export interface Explanation {
   since?: number | null;
   until?: number | null;
   session?: string | null;
+  client?: string | null;
   blockedBy?: string | null;
   attempts?: number;
   deliveries?: number;
   error?: string | null;
+}
+
+/** A queue to make; what is not given gets its default. */
+export interface NewQueue {
+  name: string;
+  leaseMs?: number;
+  maxAttempts?: number;
+  maxDeliveries?: number;
+  reserveMs?: number;
+  backoffBaseMs?: number;
+  backoffMaxMs?: number;
+  consumerBackoffBaseMs?: number;
+  consumerBackoffMaxMs?: number;
+  dedupWindowMs?: number;
+  maxMessageBytes?: number;
+  maxMessages?: number;
+  maxBytes?: number | null;
+  overflow?: "dead_letter" | "drop_oldest" | "reject";
+  autoExpand?: boolean;
+  retentionMs?: number;
+  retentionEnd?: "dead_letter" | "drop";
+  archive?: "none" | "parquet";
+  ordering?: "best_effort" | "sequence" | "timestamp";
+  reorderWindowMs?: number | null;
+  lateQueue?: string | null;
+  lateToHead?: boolean;
+  deadLetter?: string | null;
+  shards?: number;
+  encrypted?: boolean;
+  durability?: "all" | "one" | "quorum";
+  paused?: boolean;
 }
 
 /** Messages, perhaps none; `next` is the `after` of the next page. */
@@ -44,7 +76,12 @@ export interface PeekAnswer {
   next?: string | null;
 }
 
-/** A queue's configuration; what is not given gets its default. */
+/** How many messages went. */
+export interface PurgeAnswer {
+  purged: number;
+}
+
+/** A queue's configuration. What is not given gets its default, but for `paused`: that stays as it is. */
 export interface QueueBody {
   leaseMs?: number;
   maxAttempts?: number;
@@ -61,6 +98,7 @@ export interface QueueBody {
   overflow?: "dead_letter" | "drop_oldest" | "reject";
   autoExpand?: boolean;
   retentionMs?: number;
+  retentionEnd?: "dead_letter" | "drop";
   archive?: "none" | "parquet";
   ordering?: "best_effort" | "sequence" | "timestamp";
   reorderWindowMs?: number | null;
@@ -70,7 +108,7 @@ export interface QueueBody {
   shards?: number;
   encrypted?: boolean;
   durability?: "all" | "one" | "quorum";
-  paused?: boolean;
+  paused?: boolean | null;
   name?: string | null;
   version?: number | null;
 }
@@ -92,6 +130,7 @@ export interface QueueChanges {
   overflow?: "dead_letter" | "drop_oldest" | "reject" | null;
   autoExpand?: boolean | null;
   retentionMs?: number | null;
+  retentionEnd?: "dead_letter" | "drop" | null;
   archive?: "none" | "parquet" | null;
   ordering?: "best_effort" | "sequence" | "timestamp" | null;
   reorderWindowMs?: number | null;
@@ -104,6 +143,40 @@ export interface QueueChanges {
   paused?: boolean | null;
   name?: string | null;
   version?: number | null;
+}
+
+/** A queue of a list, with `stats` where they were asked for. */
+export interface QueueListed {
+  name: string;
+  version: number;
+  leaseMs?: number;
+  maxAttempts?: number;
+  maxDeliveries?: number;
+  reserveMs?: number;
+  backoffBaseMs?: number;
+  backoffMaxMs?: number;
+  consumerBackoffBaseMs?: number;
+  consumerBackoffMaxMs?: number;
+  dedupWindowMs?: number;
+  maxMessageBytes?: number;
+  maxMessages?: number;
+  maxBytes?: number | null;
+  overflow?: "dead_letter" | "drop_oldest" | "reject";
+  autoExpand?: boolean;
+  retentionMs?: number;
+  retentionEnd?: "dead_letter" | "drop";
+  archive?: "none" | "parquet";
+  ordering?: "best_effort" | "sequence" | "timestamp";
+  reorderWindowMs?: number | null;
+  lateQueue?: string | null;
+  lateToHead?: boolean;
+  deadLetter?: string | null;
+  shards?: number;
+  encrypted?: boolean;
+  durability?: "all" | "one" | "quorum";
+  paused?: boolean;
+  deleting?: boolean;
+  stats?: Standing | null;
 }
 
 /** A queue: its configuration, and the version that changes with it. */
@@ -125,6 +198,7 @@ export interface QueueObject {
   overflow?: "dead_letter" | "drop_oldest" | "reject";
   autoExpand?: boolean;
   retentionMs?: number;
+  retentionEnd?: "dead_letter" | "drop";
   archive?: "none" | "parquet";
   ordering?: "best_effort" | "sequence" | "timestamp";
   reorderWindowMs?: number | null;
@@ -140,7 +214,7 @@ export interface QueueObject {
 
 /** Queues in order of name; `next` is the `after` of the next page. */
 export interface QueuePage {
-  queues: QueueObject[];
+  queues: QueueListed[];
   next?: string | null;
 }
 
@@ -155,13 +229,31 @@ export interface RedriveBody {
   max?: number;
   to?: string | null;
   dryRun?: boolean;
-  cause?: string | null;
+  cause?:
+    | "damaged"
+    | "expired"
+    | "late"
+    | "max_attempts"
+    | "max_deliveries"
+    | "no_queue"
+    | "overflow"
+    | "rejected"
+    | null;
   queue?: string | null;
   key?: string | null;
   fromAt?: number | null;
   untilAt?: number | null;
   rate?: number | null;
   after?: string;
+}
+
+/** How a queue is doing. null is what only another server could tell. */
+export interface Standing {
+  depth: number;
+  inFlight: number | null;
+  oldestAt: number | null;
+  consumers: number | null;
+  asOf: number;
 }
 
 /** A shard in numbers. Ended ones are counted since the shard was opened. */
@@ -173,6 +265,7 @@ export interface Stats {
   retrying: number;
   blocked: number;
   leaving: number;
+  stuck: number;
   stored: number;
   bytes: number;
   pending: number;
@@ -181,6 +274,7 @@ export interface Stats {
   acked: number;
   dead: number;
   expired: number;
+  retention: number;
   dropped: number;
   purged: number;
 }

@@ -106,6 +106,17 @@ test("a duplicate is the caller's only when it can't be ours", () => {
   expect(results).toMatchObject([{ duplicate: false }, { duplicate: true }]);
 });
 
+test("a duplicate without an id is stored", () => {
+  const rig = Rig.open();
+  const results: unknown[] = [];
+  const ticket = { resolve: (value: unknown) => results.push(value), reject() {} };
+  rig.core.producer.publish("q", new Publication(1, {}, ticket), 0);
+  const [frame] = rig.frames();
+  rig.hear({ op: "published", id: frame.id, ids: [null], duplicates: [0] });
+  expect(results).toEqual([{ id: null, duplicate: true, error: null }]);
+  expect(rig.core.producer.isIdle()).toBe(true);
+});
+
 test("a message that fits no frame fails, and nothing else with it", () => {
   const rig = new Rig();
   rig.core.start(0);

@@ -6,7 +6,8 @@ import { Publication } from "../../src/core/publication.js";
 import { settingsOf } from "../../src/core/settings.js";
 import { Subscription } from "../../src/core/subscription.js";
 import { Table } from "../../src/core/table.js";
-import { parseUrl } from "../../src/core/url.js";
+import { connect } from "../../src/client.js";
+import { isReadable, parseUrl } from "../../src/core/url.js";
 import { limitsOf } from "../../src/wire/limits.js";
 import { LIMITS } from "../../src/wire/tables.js";
 import { byteLength, cut, fromBase64, toBase64, toJson } from "../../src/wire/text.js";
@@ -51,10 +52,57 @@ test.each([
   expect(() => parseUrl(url)).toThrow(expect.objectContaining({ code: "bad_request" })),
 );
 
+test.each([
+  ["ws://127.0.0.1:8420", false],
+  ["http://127.1.2.3/a", false],
+  ["ws://localhost", false],
+  ["ws://a.localhost:5", false],
+  ["ws://[::1]:5", false],
+  ["wss://example.org", false],
+  ["ws://example.org", true],
+  ["ws://127.0.0.1.example.org", true],
+  ["ws://localhost.example.org:8420/a", true],
+  ["http://10.0.0.1:8420", true],
+  ["ws://[2001:db8::1]", true],
+  ["ws://example.org/a.localhost/b", true],
+])("whether others can read what goes to %s", (url, readable) =>
+  expect(isReadable(parseUrl(url))).toBe(readable),
+);
+
+test("a token without TLS to another machine gets one warning", async () => {
+  const warn = vi.spyOn(console, "warn").mockImplementation(() => undefined);
+  onTestFinished(() => void vi.restoreAllMocks());
+  const wrong = { settings: { nonsense: 1 } as never }; // so that nothing is dialled
+  for (const [url, token] of [
+    ["ws://10.0.0.1", undefined],
+    ["wss://10.0.0.1", "s3cret"],
+    ["ws://127.0.0.1", "s3cret"],
+    ["ws://10.0.0.1", "s3cret"],
+  ] as const)
+    await expect(connect(url, { token, ...wrong })).rejects.toThrow("nonsense");
+  expect(warn).toHaveBeenCalledTimes(1);
+  expect(warn).toHaveBeenCalledWith(expect.stringMatching(/10\.0\.0\.1 without TLS.*wss/));
+  expect(String(warn.mock.calls)).not.toContain("s3cret");
+});
+
 test("settings are checked", () => {
   expect(settingsOf({ closeMs: 5 }).closeMs).toBe(5);
   expect(() => settingsOf({ closeMs: 0.5 })).toThrow("closeMs is 0.5");
   expect(() => settingsOf({ nonsense: 1 } as never)).toThrow("no option nonsense");
+  expect(() => settingsOf({ close: 1 } as never)).toThrow("no option close: did you mean closeMs?");
+});
+
+test.each([
+  ["delay", "delayMs"],
+  ["delay_ms", "delayMs"],
+  ["ttl", "ttlMs"],
+  ["priorty", "priority"],
+  ["header", "headers"],
+  ["dedupe", "dedup"],
+])("a message has no %s, but %s", (name, known) => {
+  const make = () => new Publication(1, { [name]: 5 } as never, undefined!);
+  expect(make).toThrow(`no option ${name}: did you mean ${known}?`);
+  expect(make).toThrow(expect.objectContaining({ code: "bad_request" }));
 });
 
 test("limits that a welcome doesn't name have their defaults", () => {

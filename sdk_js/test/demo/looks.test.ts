@@ -1,6 +1,7 @@
 /** The page is for everybody: on a phone, in the dark, with a keyboard, without motion. */
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { STEPS } from "../../demo/tour.js";
 import { behave, press, Rig } from "./rig.js";
 
 const rig = new Rig();
@@ -132,4 +133,18 @@ test("an address with a wrong setting says so", async () => {
   const page = await rig.open();
   await page.goto(`${rig.url}/?lease=1`);
   await page.getByRole("alert").getByText("lease is 1: an integer from 1000 to 60000").waitFor();
+});
+
+test("on a phone the tour goes to what it shows", async () => {
+  const page = await rig.open({}, { ...PHONE, reducedMotion: "reduce", hasTouch: true });
+  await page.locator("#tour").click();
+  /** Whether the head of this part can be seen, below the caption. */
+  const isSeen = (title: string) =>
+    page.waitForFunction((id) => {
+      const caption = document.getElementById("caption")!.getBoundingClientRect();
+      const { top } = document.getElementById(id)!.closest("section")!.getBoundingClientRect();
+      return scrollY > 0 && top >= caption.bottom - 1 && top < innerHeight - 200;
+    }, title);
+  for (const { shows } of STEPS.slice(0, 3)) await isSeen(shows);
+  await page.locator("#tour").evaluate((button) => (button as HTMLElement).click());
 });

@@ -50,7 +50,7 @@ test("a consumer is killed: its leases run out, and others do its work", async (
   }
   expect(await page.evaluate(() => demo.consumers[1]!.done)).toBe(0);
   const news = await page.evaluate(() => demo.news.pieces.map(({ text }) => text));
-  expect(news).toContainEqual(expect.stringMatching(/^Grace was killed without a goodbye/));
+  expect(news).toContainEqual(expect.stringMatching(/^Grace was killed/));
   await press(page, "Start Grace");
   await page.waitForFunction(() => demo.consumers[1]!.state === "open");
 });
@@ -88,7 +88,7 @@ test("what fails comes back, dies, is redriven and done", async () => {
   await behave(page, "works");
   await press(page, "one that fails"); // for everybody: but this time there is a bug
   await page.waitForFunction(() => demo.book.counts.dead === 2);
-  await press(page, "Mend the bug, redrive");
+  await press(page, "Fix the bug, redrive");
   await untilAcked(page, 2);
   expect(await sum(page)).toEqual([2, 2, 0, 0, 0]);
   expect(await verdicts(page)).toEqual(FINE);
@@ -108,6 +108,35 @@ test("the server explains why a message waits", async () => {
   await page.locator(".slot .chip").first().click();
   await page.locator('#explain .badge[data-state="leased"]').waitFor();
   expect(await page.innerText("#explain")).toMatch(/lease ends in/);
+});
+
+test("what is explained is followed to its end", async () => {
+  const page = await rig.open({ attempts: 2 });
+  const name = () => page.innerText("#explain .explain-name");
+  /** Until this one has this state. */
+  const untilIt = (is: string, state: string) =>
+    page.waitForFunction(
+      ([is, state]) =>
+        document.querySelector("#explain .explain-name")!.textContent === is &&
+        document.querySelector("#explain .badge")!.textContent === state,
+      [is, state],
+    );
+  await behave(page, "hangs");
+  await press(page, "100");
+  await page.locator("#explain .badge").waitFor(); // nobody chose: it is one that waits
+  const first = await name();
+  await behave(page, "works");
+  await untilIt(first, "acked");
+  await untilAcked(page, 100);
+
+  await behave(page, "hangs");
+  await press(page, "one that fails");
+  await page.locator(".slot .chip").first().click();
+  const second = await name();
+  await behave(page, "works");
+  await untilIt(second, "dead");
+  await press(page, "Fix the bug, redrive");
+  await untilIt(second, "acked");
 });
 
 test("a reload finds what was there", async () => {

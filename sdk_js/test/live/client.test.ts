@@ -88,11 +88,11 @@ describe.each(["ws", "poll"] as const)("%s", (transport) => {
     const queue = freshQueue();
     const one = await client();
     await one.publish(queue, 1);
-    const subscription = await one.subscribe(queue, { leaseMs: 1000 });
+    const subscription = await one.subscribe(queue, { leaseMs: 2500 });
     const [message] = await receive(subscription, 1);
     const { signal } = message!;
-    await message!.extend(4000);
-    await sleep(1500);
+    await message!.extend(60_000);
+    await sleep(3000);
     expect(message!.lost).toBe(false);
     await message!.extend(1000);
     await eventually(() => message!.lost);
@@ -107,17 +107,35 @@ describe.each(["ws", "poll"] as const)("%s", (transport) => {
     const queue = freshQueue();
     const one = await client();
     await one.publish(queue, 1);
-    const subscription = await one.subscribe(queue, { leaseMs: 1000 });
+    const subscription = await one.subscribe(queue, { leaseMs: 3000 });
     const [first] = await receive(subscription, 1);
     const fault = new Error("once");
     await expect(first!.run(() => Promise.reject(fault))).rejects.toBe(fault);
     const [second] = await receive(subscription, 1);
     const result = await second!.run(async (message) => {
-      await sleep(2500);
+      await sleep(4500);
       return message.attempt;
     });
     expect(result).toBe(2);
     await nothing(subscription);
+  });
+
+  test("declaring a queue changes nothing of one that is there", async () => {
+    const queue = freshQueue();
+    const { queues } = await client();
+    const made = await queues.create(queue, { maxAttempts: 3 });
+    expect(await queues.create(queue, { maxAttempts: 3 })).toEqual(made);
+    await expect(queues.create(queue, { maxAttempts: 4 })).rejects.toMatchObject({
+      code: "conflict",
+      message: expect.stringContaining("max_attempts is 3, not 4") as string,
+    });
+    expect(await queues.ensure(queue, { maxAttempts: 4 })).toEqual(made);
+    await queues.pause(queue);
+    const replaced = await queues.replace(queue, { leaseMs: 5000 });
+    expect(replaced).toMatchObject({ maxAttempts: 5, leaseMs: 5000, paused: true });
+    const { queues: listed } = await queues.list({ limit: 1000, stats: true });
+    expect(listed.find(({ name }) => name === queue)?.stats).toMatchObject({ depth: 0 });
+    expect(await queues.purge(queue)).toEqual({ purged: 0 });
   });
 
   test("consume: concurrency, failures, the end", async () => {
@@ -251,9 +269,9 @@ describe.each(["ws", "poll"] as const)("%s", (transport) => {
       [() => one.consume(queue, null as never), "bad_request", /handler/],
       [() => one.consume(queue, () => {}, { concurrency: 0 }), "bad_request", /concurrency/],
       [() => one.queues.get("a/b"), "bad_request", /name/],
-      [() => connect("ftp://x"), "bad_request", /ws, wss/],
-      [() => connect("ws://u:p@x"), "bad_request", /credentials/],
-      [() => connect("nonsense"), "bad_request", /no URL/],
+      [() => connect("ftp://x"), "bad_request", /not a server URL/],
+      [() => connect("ws://u:p@x"), "bad_request", /not a server URL/],
+      [() => connect("nonsense"), "bad_request", /not a server URL/],
       [() => connect(null, { transport: "tcp" as never }), "bad_request", /transport/],
       [() => connect(null, { settings: { closeMs: 0 } }), "bad_request", /closeMs/],
       [() => connect(null, { urls: 1 } as never), "bad_request", /no option urls/],

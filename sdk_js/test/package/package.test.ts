@@ -131,4 +131,19 @@ describe.each(KINDS)("a fresh project with $name", ({ name, type, source, option
     // There is no ws here: Node 20 has nothing but polling then.
     expect(node(main, project)).toBe("connection_lost true");
   });
+
+  test("without ws it says once that it polls", () => {
+    const code = `import("pushlane").then(async ({ connect }) => {
+      for (let n = 0; n < 2; n++) {
+        await connect("ws://127.0.0.1:1", { settings: { connectMs: 1 } }).catch(() => {});
+      }
+    });`;
+    const browser = "delete globalThis.WebSocket;"; // from Node 22 on there is one
+    const done = spawnSync(process.execPath, ["-e", browser + code], {
+      cwd: project,
+      encoding: "utf8",
+    });
+    expect(done.status, done.stderr).toBe(0);
+    expect(done.stderr.match(/pushlane polls over HTTP.*install the package ws/g)).toHaveLength(1);
+  });
 });

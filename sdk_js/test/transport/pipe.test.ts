@@ -9,6 +9,7 @@ import { eventually } from "../live/help.js";
 
 interface Asked {
   body: any;
+  headers: Record<string, string>;
   answer(value: unknown, status?: number): void;
   /** The connection breaks. */
   cut(): void;
@@ -18,12 +19,13 @@ let asked: Asked[];
 let heard: unknown[];
 let pipe: Connection;
 
-const fakeFetch = (url: string, { body, signal }: RequestInit) =>
+const fakeFetch = (url: string, { body, signal, headers }: RequestInit) =>
   new Promise<Response>((resolve, reject) => {
     expect(url).toBe("http://h/v1/pipe");
     signal!.addEventListener("abort", () => reject(signal!.reason as Error));
     asked.push({
       body: JSON.parse(body as string),
+      headers: headers as Record<string, string>,
       answer: (value, status = 200) => resolve(new Response(JSON.stringify(value), { status })),
       cut: () => reject(new TypeError("fetch failed")),
     });
@@ -31,7 +33,7 @@ const fakeFetch = (url: string, { body, signal }: RequestInit) =>
 
 /** The next request that goes out. */
 async function next(): Promise<Asked> {
-  await eventually(() => asked.length > 0, 5);
+  await eventually(() => asked.length > 0);
   return asked.shift()!;
 }
 
@@ -46,8 +48,11 @@ async function opened(): Promise<Asked> {
   pipe.send('{"op":"hello"}');
   const open = await next();
   expect(open.body).toEqual({ frames: [{ op: "hello" }] });
+  expect(open.headers["Pushlane-Pipe"]).toBeUndefined();
   open.answer({ pipe: "P" });
-  return next();
+  const receive = await next();
+  expect(receive.headers["Pushlane-Pipe"]).toBe("P");
+  return receive;
 }
 
 beforeEach(() => {

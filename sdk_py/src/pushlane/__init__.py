@@ -45,6 +45,8 @@ if TYPE_CHECKING:
         Unavailable,
     )
 
+    __version__: str
+
 __all__ = [
     "BadRequest",
     "Client",
@@ -82,8 +84,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name == "__version__":
+        # pyproject.toml is the one place that says it.
+        value = import_module("importlib.metadata").version(__name__)
+    elif name in __all__:
+        value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'wire.errors')}"), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'wire.errors')}"), name)
     globals()[name] = value
     return value

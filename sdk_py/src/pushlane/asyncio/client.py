@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import secrets
 import ssl
 from collections.abc import Callable, Generator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Never, get_args
 
 from msgspec import UNSET
 
 from pushlane.core.choice import Wish
 from pushlane.core.client import ClientCore
 from pushlane.core.effects import State
-from pushlane.core.publication import Item, Published, make_message
+from pushlane.core.publication import Fields, Item, Published, make_message, refuse_unknown
 from pushlane.core.queues import Call
 from pushlane.core.settings import DEFAULTS, Settings
 from pushlane.core.subscription import AckMode
@@ -24,12 +25,15 @@ from pushlane.core.subscription import Subscription as CoreSubscription
 from pushlane.core.url import DEFAULT_URL, TOKEN_VARIABLE, VARIABLE, parse_url
 from pushlane.wire.codec import JSON, MSGPACK
 from pushlane.wire.errors import BadRequest, PushlaneError
+from pushlane.wire.frames import PublishMessage
 
 from . import http
 from .consumption import Consumption, Handler
 from .driver import Driver, Token
 from .queues import Queues
 from .subscription import Subscription
+
+log = logging.getLogger(__name__)
 
 _CODECS = {"json": JSON, "msgpack": MSGPACK}
 _LEAST_CREDIT = 64
@@ -71,6 +75,11 @@ class connect:
             raise BadRequest(f"encoding is {encoding!r}: {' or '.join(_CODECS)}")
         self._endpoint = parse_url(url or os.environ.get(VARIABLE) or DEFAULT_URL)
         self._token = token if token is not None else os.environ.get(TOKEN_VARIABLE) or None
+        if self._token is not None and self._endpoint.is_readable:
+            log.warning(
+                "the token goes to %s without TLS, and anybody on the way can read it: use wss://",
+                self._endpoint.authority,
+            )
         self._transport: Wish = transport
         self._codec = _CODECS[encoding]
         self._name = name
@@ -150,6 +159,7 @@ class Client:
         ttl_ms: int | None = None,
         headers: Mapping[str, str] | None = None,
         event_at: int | None = None,
+        **unknown: Never,
     ) -> str:
         """Store a message; returns its id once it is durable.
 
@@ -157,24 +167,29 @@ class Client:
             await client.publish("images", data=png, headers={"type": "image/png"})
 
         Give `body`, any JSON value, or `data`, bytes. Calls made at the same time share a frame.
-        When the connection breaks before the answer, it is sent again and stored once.
+        When the connection breaks before the answer, it is sent again and stored once. The id is
+        empty when an earlier try had stored it, so long ago that the server forgot which id it got.
+
+        A call that is cancelled or timed out (`asyncio.timeout`) withdraws its message if it was
+        not sent yet; else it may be stored. To try again without storing it twice, give `dedup`.
         """
-        item = Item(
+        refuse_unknown(unknown)
+        fields = Fields(
             body=body, data=data, key=key, dedup=dedup, priority=priority, delay_ms=delay_ms,
             ttl_ms=ttl_ms, headers=headers, event_at=event_at,
         )  # fmt: skip
+        message = make_message(fields)
         if not self._core.producer.has_room():
             await self._enter()
         future: asyncio.Future[Published] = self._driver.loop.create_future()
-        self._core.publish(queue, make_message(item), future, self._driver.now())
+        self._core.publish(queue, message, future, self._driver.now())
         self._driver.soon()
         try:
             published = await future
         except asyncio.CancelledError:
             self._core.producer.withdraw(queue, future)
             raise
-        assert published.id is not None
-        return published.id
+        return published.id or ""
 
     async def publish_many(self, queue: str, items: Iterable[Any]) -> list[Published]:
         """Store many messages; what became of each, in their order. Raises only for bad items.
@@ -184,22 +199,34 @@ class Client:
 
         An item is a body, or an `Item` with options. Items are drawn as they can be sent, so an
         iterator may be longer than memory has room for its messages.
+
+        When it raises or is cancelled, what was not sent yet is withdrawn; what was sent may be
+        stored.
         """
         futures: list[asyncio.Future[Published]] = []
-        for item in items:
-            if not self._core.producer.has_room():
-                await self._enter()
-            future = self._driver.loop.create_future()
-            message = make_message(item if isinstance(item, Item) else Item(body=item))
-            try:
-                self._core.publish(queue, message, future, self._driver.now())
-            except PushlaneError as error:
-                future.set_exception(error)
-            futures.append(future)
-            self._driver.soon()
-        return [
-            _outcome(result) for result in await asyncio.gather(*futures, return_exceptions=True)
-        ]
+        try:
+            for item in items:
+                fields = item if isinstance(item, Item) else Fields(body=item)
+                futures.append(await self._bring(queue, make_message(fields)))
+            results = await asyncio.gather(*futures, return_exceptions=True)
+        except BaseException:
+            self._core.producer.withdraw_all(queue, set(futures))
+            for future in futures:
+                future.cancel()  # nobody will ask what became of them
+            raise
+        return [_outcome(result) for result in results]
+
+    async def _bring(self, queue: str, message: PublishMessage) -> asyncio.Future[Published]:
+        """Take one of many in, as soon as there is room; what will become of it."""
+        if not self._core.producer.has_room():
+            await self._enter()
+        future: asyncio.Future[Published] = self._driver.loop.create_future()
+        try:
+            self._core.publish(queue, message, future, self._driver.now())
+        except PushlaneError as error:
+            future.set_exception(error)
+        self._driver.soon()
+        return future
 
     async def _enter(self) -> None:
         """Wait for room among the messages that wait to be sent."""
@@ -213,7 +240,7 @@ class Client:
         except asyncio.CancelledError:
             producer.leave(turn)
             raise
-        producer.entered()
+        producer.entered(turn)
 
     # Consuming
 
@@ -233,7 +260,12 @@ class Client:
         """
         core, started = self._subscribe(queue, credit, ack, lease_ms)
         subscription = core.owner = Subscription(self._driver, core)
-        await self._begun(core, started)
+        try:
+            await started
+        except asyncio.CancelledError:
+            self._core.unsubscribe(core)
+            self._driver.soon()
+            raise
         return subscription
 
     async def consume(
@@ -262,8 +294,7 @@ class Client:
             credit = min(max(_LEAST_CREDIT, 4 * concurrency), self._core.limits.credit)
         core, started = self._subscribe(queue, credit, "explicit", lease_ms)
         consumption = core.owner = Consumption(self._driver, core, handler, concurrency)
-        await self._begun(core, started)
-        await consumption.run()
+        await consumption.run(started)
 
     def _subscribe(
         self, queue: str, credit: int, ack: AckMode, lease_ms: int | None
@@ -273,19 +304,14 @@ class Client:
         self._driver.soon()
         return core, started
 
-    async def _begun(self, core: CoreSubscription, started: asyncio.Future[None]) -> None:
-        try:
-            await started
-        except asyncio.CancelledError:
-            self._core.unsubscribe(core)
-            self._driver.soon()
-            raise
-
     # The end
 
     async def close(self, *, timeout_ms: int | None = None) -> None:
         """End gracefully: nothing new begins, handlers and unanswered requests get `timeout_ms`
-        (30000), then handlers are cancelled and the session ends. What is left goes back."""
+        (30000), then handlers are cancelled and the session ends. What is left goes back.
+
+        A server that is away is waited for 5 s at most (`settings.away_ms`), and only for answers
+        to publishes and acks."""
         settings = self._core.settings
         closed = self._driver.loop.create_future()
         timeout_ms = settings.close_ms if timeout_ms is None else timeout_ms

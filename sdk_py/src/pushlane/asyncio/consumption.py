@@ -3,6 +3,9 @@
 A handler's message is acked when it returns and nacked when it raises, unless it settled it itself;
 its lease is extended meanwhile. When the lease is lost the handler is cancelled. All messages that
 can begin in a turn are taken together, and their `start` leaves before their handlers run.
+
+What becomes of a message is decided when its task is over, not inside it: one that is cancelled
+before its first step runs no line of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
 from pushlane.core import verdict
@@ -38,12 +42,16 @@ class Consumption:
         self._handler = handler
         self._concurrency = concurrency
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ended: asyncio.Future[None] = driver.loop.create_future()
+        self._ended = asyncio.Event()
+        self._error: PushlaneError | None = None
 
-    async def run(self) -> None:
+    async def run(self, started: asyncio.Future[None]) -> None:
         """Until the subscription ends (normally, when the client is closed) or we are cancelled."""
         try:
-            await self._ended
+            await started
+            await self._ended.wait()
+            if self._error is not None:
+                raise self._error
             if self._tasks:
                 await asyncio.wait(self._tasks)
         finally:
@@ -61,12 +69,8 @@ class Consumption:
             self._driver.hungry.add(self._take)
 
     def ended(self, error: PushlaneError | None) -> None:
-        if self._ended.done():
-            return
-        if error is None:
-            self._ended.set_result(None)
-        else:
-            self._ended.set_exception(error)
+        self._error = error
+        self._ended.set()
 
     def _take(self) -> None:
         driver, core = self._driver, self._driver.core
@@ -76,35 +80,36 @@ class Consumption:
             if lease is None:
                 break
             core.keep(lease, now)
-            task = driver.loop.create_task(self._handle(lease))
+            message = Message(lease, driver)
+            task = driver.loop.create_task(self._handle(message))
             lease.owner = task
             self._tasks.add(task)
+            task.add_done_callback(partial(self._finish, lease, message))
 
-    async def _handle(self, lease: Lease) -> None:
+    async def _handle(self, message: Message) -> None:
+        result = self._handler(message)
+        if inspect.isawaitable(result):
+            await result
+
+    def _finish(self, lease: Lease, message: Message, task: asyncio.Task[None]) -> None:
         driver = self._driver
-        message = Message(lease, driver)
-        key = ACK
-        try:
-            result = self._handler(message)
-            if inspect.isawaitable(result):
-                await result
-        except asyncio.CancelledError as stop:
-            key = verdict.nack(stop, 0, driver.core.limits)
-            if not lease.lost:
-                raise
-        except Exception as error:
-            key = verdict.nack(error, None, driver.core.limits)
-            log.warning("handler failed on %s of %s", message.id, self._core.queue, exc_info=True)
-        finally:
-            self._finish(lease, message, key)
-
-    def _finish(self, lease: Lease, message: Message, key: Key) -> None:
-        task = lease.owner
         lease.owner = None
-        driver = self._driver
         driver.core.release(lease)
+        key = self._verdict(message, task)
         if lease.prefix and not message.is_settled:
             driver.core.settle(lease, key)
         self._tasks.discard(task)
         driver.hungry.add(self._take)
         driver.soon()
+
+    def _verdict(self, message: Message, task: asyncio.Task[None]) -> Key:
+        limits = self._driver.core.limits
+        if task.cancelled():
+            return verdict.nack(asyncio.CancelledError(), 0, limits)
+        error = task.exception()
+        if error is None:
+            return ACK
+        if not isinstance(error, Exception):  # the program ends: it is not the message's fault
+            return verdict.nack(error, 0, limits)
+        log.warning("handler failed on %s of %s", message.id, self._core.queue, exc_info=error)
+        return verdict.nack(error, None, limits)

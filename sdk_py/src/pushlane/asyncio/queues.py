@@ -22,24 +22,42 @@ class Queues:
         self._request = request
 
     async def create(self, name: str, **config: Any) -> dict[str, Any]:
-        """Make a queue, or replace its configuration; what is not given gets its default."""
+        """Make a queue; what is not given gets its default.
+
+        One that is there is never changed: it is answered when all that is given is the same, and
+        raises Conflict with what differs otherwise.
+        """
         return await self._object(queues.create(name, config))
+
+    async def ensure(self, name: str, **config: Any) -> dict[str, Any]:
+        """Make a queue if there is none; one that is there is left alone, whatever it is like."""
+        return await self._object(queues.create(name, config, ensure=True))
 
     async def get(self, name: str) -> dict[str, Any]:
         """A queue's configuration; raises NotFound."""
         return await self._object(queues.get(name))
 
     async def update(self, name: str, **changes: Any) -> dict[str, Any]:
-        """Change some of a queue's configuration."""
+        """Change some of a queue's configuration; the rest stays. None brings a default back."""
         return await self._object(queues.update(name, changes))
+
+    async def replace(self, name: str, **config: Any) -> dict[str, Any]:
+        """Replace a queue's whole configuration, or make it: what is not given gets its default.
+
+        But for `paused`, which stays as it is.
+        """
+        return await self._object(queues.replace(name, config))
 
     async def delete(self, name: str) -> None:
         """Delete a queue with all its messages."""
         await self._request(queues.delete(name))
 
-    async def list(self, *, limit: int | None = None, after: str | None = None) -> dict[str, Any]:
-        """A page of queues in order of name, those behind `after`."""
-        return await self._object(queues.list_all(limit, after))
+    async def list(
+        self, *, limit: int | None = None, after: str | None = None, stats: bool = False
+    ) -> dict[str, Any]:
+        """A page of queues in order of name, those behind `after`; with `stats` how each is doing:
+        `depth`, `in_flight`, `oldest_at`, `consumers`, as of `as_of`."""
+        return await self._object(queues.list_all(limit, after, stats))
 
     async def stats(self, name: str) -> dict[str, Any]:
         """How many messages are ready, leased, delayed, …"""

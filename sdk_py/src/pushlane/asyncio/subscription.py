@@ -27,7 +27,7 @@ class Subscription:
     def __init__(self, driver: Driver, core: CoreSubscription) -> None:
         self._driver = driver
         self._core = core
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: set[asyncio.Future[None]] = set()
         self._is_over = False
         self._error: PushlaneError | None = None
 
@@ -59,8 +59,11 @@ class Subscription:
     async def _wait(self) -> None:
         """Until there may be something to take."""
         waiter = self._driver.loop.create_future()
-        self._waiters.append(waiter)
-        await waiter
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
 
     async def close(self) -> None:
         """No more messages. What was not taken goes back at once; what was, can be settled."""
@@ -83,8 +86,7 @@ class Subscription:
     # What the driver calls
 
     def ready(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+        for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 

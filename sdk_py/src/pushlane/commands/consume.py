@@ -37,7 +37,7 @@ def consume(
     json: Json = False,
     server: Server = HERE,
 ) -> None:
-    """Take messages of a queue and print their bodies, until interrupted.
+    """Take messages of a queue and print their bodies, until Ctrl-C or SIGTERM.
 
     A message is acked once it is printed, or once the program of --exec has ended with 0: then it
     is gone. To look without taking: pushlane queue peek.
@@ -45,15 +45,15 @@ def consume(
     Parameters
     ----------
     queue
-        The queue's name. One that is not there yet is made, and waited on.
+        The queue's name. It is created if it doesn't exist.
     max
-        End after so many messages.
+        Stop after this many messages.
     exec
         A shell command to run for each message, with the body as its input and MESSAGE_ID,
         MESSAGE_KEY, MESSAGE_ATTEMPT, MESSAGE_FENCE, MESSAGE_QUEUE and MESSAGE_HEADERS (JSON) in its
         environment. When it fails the message is delivered again later.
     idle
-        End when nothing came for so many seconds.
+        Stop when nothing has arrived for this many seconds.
     lease_ms
         How long a message is ours before it goes to somebody else; it is extended while --exec
         runs. The queue's own unless given.
@@ -69,17 +69,31 @@ def consume(
 
     async def command(client: Client) -> int:
         credit = CREDIT if max is None else min(max, CREDIT)
+        obstacle = await _obstacle(client, queue)
         subscription = await client.subscribe(queue, credit=credit, lease_ms=lease_ms)
-        taker = _Taker(queue, json, exec)
-        try:
-            with progress("consuming", max) as advance:
-                return await _take(subscription, taker, max, idle, advance)
-        finally:
-            await subscription.close()
+        if obstacle is not None:
+            note(obstacle)
+        with progress("consuming", max) as advance:
+            return await _take(subscription, _Taker(queue, json, exec), max, idle, advance)
 
     failed = run(server, command)
     if failed:
         fail(f"--exec failed on {failed} messages: they are delivered again later", 1)
+
+
+async def _obstacle(client: Client, queue: str) -> str | None:
+    """Why nothing may come for now, as far as we have the right to ask."""
+    from pushlane.wire.errors import NotFound, PushlaneError
+
+    try:
+        row = await client.queues.get(queue)
+    except NotFound:
+        return f"there was no queue {queue}: it is made now, and empty"
+    except PushlaneError:
+        return None
+    if row.get("config", row).get("paused"):
+        return f"{queue} is paused: nothing comes until `pushlane queue resume {queue}`"
+    return None
 
 
 async def _take(

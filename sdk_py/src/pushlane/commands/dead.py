@@ -7,7 +7,7 @@ A queue is named, and its dead-letter queue found: the one that its configuratio
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -15,7 +15,7 @@ from cyclopts.validators import Number
 from pushlane.commands.confirm import Confirm, Yes, confirm
 from pushlane.commands.exits import fail
 from pushlane.commands.output import FLAG, Json, print_json
-from pushlane.commands.queue import Limit, peek_messages, show_messages
+from pushlane.commands.queue import Limit, peek_messages, purged, show_messages
 from pushlane.commands.server import HERE, Server
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 DEAD = ".dead"
 AT_LEAST_ONE = Number(gte=1)
+
+Cause = Literal[
+    "max_attempts", "max_deliveries", "expired", "rejected", "overflow", "no_queue", "late",
+    "damaged",
+]  # fmt: skip
 
 app = App(
     name="dead",
@@ -63,7 +68,7 @@ def redrive(
     *,
     max: Annotated[int | None, Parameter(name="--max", validator=AT_LEAST_ONE)] = None,
     to: str | None = None,
-    cause: str | None = None,
+    cause: Cause | None = None,
     key: str | None = None,
     older_than: str | None = None,
     newer_than: str | None = None,
@@ -74,26 +79,26 @@ def redrive(
 ) -> None:
     """Send dead letters back to where they came from, or to another queue.
 
-    All that are there now, unless some of these say less.
+    Without options, all that are there now.
 
     Parameters
     ----------
     max
-        At most so many.
+        Maximum number of messages.
     to
         Send them to this queue instead.
     cause
-        Only those that died of this: max_attempts, max_deliveries, expired, rejected, overflow, …
+        Only those that died of this.
     key
         Only those with this key.
     older_than
-        Only those that died so long ago or longer, such as 30s, 15m, 12h or 7d.
+        Only those that died at least this long ago, such as 30s, 15m, 12h or 7d.
     newer_than
         Only those that died within this time.
     rate
-        So many a second.
+        Messages per second.
     dry_run
-        Only say how many it would be.
+        Only count them.
     """
     from pushlane.commands.run import run
 
@@ -141,7 +146,7 @@ def purge(
     if json:
         print_json(answer)
     else:
-        print(f"purged the dead letters of {queue}")
+        print(purged(f"dead letters of {queue}", answer))
 
 
 def _ago(age: str | None) -> int | None:

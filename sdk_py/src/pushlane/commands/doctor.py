@@ -53,8 +53,8 @@ def doctor(
 ) -> None:
     """Check the connection to the server and, where it is installed, the server's own machine.
 
-    Everything is looked at and told, line by line; what failed says what to do next. Ends with 1
-    when something failed, with 0 otherwise, warnings or not.
+    Prints one line per check; a failed check says what to do. Exits with 1 if something failed,
+    otherwise with 0, even if there are warnings.
 
     Parameters
     ----------

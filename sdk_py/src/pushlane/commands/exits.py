@@ -8,7 +8,7 @@
 | 3 | no connection to the server |
 | 4 | no right to do this |
 | 5 | there is no such queue or message |
-| 130 | interrupted |
+| 130 | interrupted, by Ctrl-C or SIGTERM |
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pushlane.wire.errors import PushlaneError
 
 FAILED = 1
 WRONG = 2
+NOT_FOUND = 5
 INTERRUPTED = 130
 
 _BY_CODE = {
@@ -28,7 +29,7 @@ _BY_CODE = {
     "connection_lost": 3,
     "unauthorized": 4,
     "forbidden": 4,
-    "not_found": 5,
+    "not_found": NOT_FOUND,
 }
 _ADVICE = {
     "bad_request": "",  # the message says what is wrong, and here nobody wrote a request

@@ -7,7 +7,7 @@ from pushlane.commands.server import HERE, Server
 
 
 def explain(queue: str, id: str, /, *, json: Json = False, server: Server = HERE) -> None:
-    """Say where a message stands, since when, and why.
+    """Tell where a message is, since when, and why.
 
     Parameters
     ----------

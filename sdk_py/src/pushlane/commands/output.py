@@ -16,10 +16,10 @@ FLAG = Parameter(negative="", show_default=False)
 Json = Annotated[bool, Parameter(name="--json", help="Print JSON."), FLAG]
 
 MANY = 100
-"""From so many things on there is a progress bar."""
+"""With at least this many things there is a progress bar."""
 
 Advance = Callable[[int], None]
-"""Tells the progress bar that so many more are done."""
+"""Tells the progress bar how many more are done."""
 
 
 def print_json(value: Any) -> None:
@@ -66,6 +66,18 @@ def progress(what: str, total: int | None) -> Iterator[Advance]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def age(ms: float) -> str:
+    """A duration in its two largest units: 3d 4h, 12m 5s, 7s."""
+    left = max(0, int(ms / 1000))
+    parts = []
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, seconds)
+        parts.append((count, unit))
+    while len(parts) > 1 and not parts[0][0]:
+        del parts[0]
+    return " ".join(f"{count}{unit}" for count, unit in parts[:2])
 
 
 def _flat(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,9 @@
-"""`pushlane publish`."""
+"""`pushlane publish`.
+
+An option that it doesn't know is an error, not a message; behind `--` all are messages. The command
+line library takes `-` for an option, too, so where it stands for stdin it is passed on as a sign
+that no argument of a program can be.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from pushlane.commands.exits import FAILED, explain_error, fail
 from pushlane.commands.output import FLAG, Advance, Json, note, print_json, progress
@@ -17,14 +22,33 @@ if TYPE_CHECKING:
     from pushlane.core.publication import Item, Published
 
 STDIN = "-"
+_STDIN_SIGN = "\0"
+_END = "--"
 MAX_TOLD = 10
 """Failures that are told one by one; the rest is counted."""
 
 
-def publish(
+_app = App(name="pushlane publish", version_flags=[])
+publish = _app.meta
+publish.help = "Publish messages, and print their ids once they are stored."
+publish.help_flags = publish.version_flags = []
+
+
+@publish.default
+def read_arguments(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+) -> None:
+    """What stands on the command line, as it is."""
+    end = tokens.index(_END) if _END in tokens else len(tokens)
+    options = [_STDIN_SIGN if token == STDIN else token for token in tokens[:end]]
+    _app([*options, *tokens[end:]], result_action="return_value")
+
+
+@_app.default
+def publish_messages(
     queue: str,
     /,
-    *bodies: Annotated[str, Parameter(name="BODY", allow_leading_hyphen=True)],
+    *bodies: Annotated[str, Parameter(name="BODY")],
     text: Annotated[bool, FLAG] = False,
     key: str | None = None,
     dedup: str | None = None,
@@ -42,29 +66,32 @@ def publish(
     Parameters
     ----------
     queue
-        The queue's name. One that is not there yet is made.
+        The queue's name. It is created if it doesn't exist.
     bodies
-        A message: JSON where it is JSON, else a string. - reads a message a line from stdin.
+        A message: sent as JSON if it is JSON, otherwise as a string. - reads one message per line
+        from stdin. Put -- before messages that begin with a hyphen.
     text
         Every BODY is a string, also one that looks like JSON.
     key
         Messages with the same key are delivered in order, one at a time.
     dedup
-        An id of yours: published again with it, the message is stored once.
+        Your own id: a message that is published again with it is stored once.
     priority
         0 to 9, higher first; 4 unless given.
     delay_ms
         Deliver it this many milliseconds later.
     ttl_ms
-        To the dead letters when nobody took it for this many milliseconds.
+        Send it to the dead letters if nobody takes it within this many milliseconds.
     header
         NAME=VALUE; may be given several times.
     """
     from pushlane.commands.run import run
 
     if not bodies:
-        fail("what should be published? Give a BODY, or - for a message a line from stdin")
-    if dedup is not None and (len(bodies) > 1 or STDIN in bodies):
+        fail("nothing to publish: give a BODY, or - to read one message per line from stdin")
+    if _STDIN_SIGN in (queue, key, dedup):
+        fail("- stands for stdin, in place of a BODY only")
+    if dedup is not None and (len(bodies) > 1 or _STDIN_SIGN in bodies):
         fail("--dedup is the id of one message: give one BODY")
     options = {
         "key": key,
@@ -77,7 +104,7 @@ def publish(
 
     async def command(client: Client) -> Tally:
         tally = Tally(json)
-        total = None if STDIN in bodies else len(bodies)
+        total = None if _STDIN_SIGN in bodies else len(bodies)
         with progress("publishing", total) as advance:
             async for batch in _batches(bodies, text, options, tally):
                 tally.add(await client.publish_many(queue, batch), advance)
@@ -109,7 +136,7 @@ class Tally:
             if self._json:
                 print_json({"id": result.id, "duplicate": result.duplicate})
             else:
-                print(result.id)
+                print(result.id or "duplicate")
             advance(1)
         sys.stdout.flush()
 
@@ -147,7 +174,7 @@ async def _batches(
 
     waiting: list[Item] = []
     for body in bodies:
-        if body != STDIN:
+        if body != _STDIN_SIGN:
             waiting += _items([body], text, options, tally)
             continue
         if waiting:

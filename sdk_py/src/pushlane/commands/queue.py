@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,8 +10,8 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from pushlane.commands.confirm import Confirm, Yes, confirm
-from pushlane.commands.exits import fail
-from pushlane.commands.output import Json, note, print_json, print_object, print_table
+from pushlane.commands.exits import NOT_FOUND, fail
+from pushlane.commands.output import FLAG, Json, age, note, print_json, print_object, print_table
 from pushlane.commands.server import HERE, Server
 
 if TYPE_CHECKING:
@@ -20,7 +21,17 @@ if TYPE_CHECKING:
 PAGE = 500
 """Queues or messages asked for at once when many are listed."""
 
-app = App(name="queue", help="Make, change and look at queues.")
+LATER = {
+    "ordering": "best_effort",
+    "late_to_head": False,
+    "encrypted": False,
+    "durability": "quorum",
+}
+"""Settings of which servers know this value only so far: people are not offered them."""
+
+COLUMNS = ("name", "depth", "in_flight", "oldest", "consumers", "paused")
+
+app = App(name="queue", help="Create, change and look at queues.")
 
 Settings = Annotated[
     str,
@@ -32,19 +43,49 @@ Settings = Annotated[
         "docs/configuration.md explains them under [queues.template].",
     ),
 ]
-Limit = Annotated[int, Parameter(name="--max", validator=Number(gte=1), help="At most so many.")]
+Limit = Annotated[
+    int, Parameter(name="--max", validator=Number(gte=1), help="Maximum number of messages.")
+]
 Name = Annotated[str, Parameter(help="The queue's name.")]
 Id = Annotated[str, Parameter(help="The message's id, as publish printed it.")]
 
+Ensure = Annotated[bool, FLAG, Parameter(help="Leave a queue alone that is there.")]
+Replace = Annotated[
+    bool,
+    FLAG,
+    Parameter(
+        help="Replace the configuration of one that is there: what is not given gets its "
+        "default, but for paused, which stays."
+    ),
+]
+
 
 @app.command
-def create(name: Name, /, *settings: Settings, json: Json = False, server: Server = HERE) -> None:
-    """Make a queue, or replace its configuration; what is not given gets its default.
+def create(
+    name: Name,
+    /,
+    *settings: Settings,
+    ensure: Ensure = False,
+    replace: Replace = False,
+    json: Json = False,
+    server: Server = HERE,
+) -> None:
+    """Make a queue; what is not given gets its default.
+
+    A queue that is there is never changed by this: it is shown when all that is given is the same,
+    and is a conflict that says what differs otherwise. See `pushlane queue update`.
 
     pushlane queue create orders max_attempts=3
     """
+    if ensure and replace:
+        fail("--ensure and --replace can't be combined: leave the queue alone, or replace it?")
     config = read_settings(settings)
-    _show(server, json, lambda queues: _configured(queues.create(name, **config)))
+
+    def call(queues: Queues) -> Awaitable[dict[str, Any]]:
+        make = queues.ensure if ensure else queues.replace if replace else queues.create
+        return _configured(make(name, **config))
+
+    _show(server, json, call)
 
 
 @app.command
@@ -55,16 +96,20 @@ def show(name: Name, /, *, json: Json = False, server: Server = HERE) -> None:
 
 @app.command(name="list")
 def list_queues(*, json: Json = False, server: Server = HERE) -> None:
-    """List all queues."""
+    """List all queues, and how each is doing.
+
+    DEPTH is how many messages are stored and have not ended, IN_FLIGHT how many of them consumers
+    have, OLDEST how long the oldest one has waited. A - is what the server can't tell right now.
+    """
     from pushlane.commands.run import run
 
     rows = run(server, _all_queues)
     if json:
         print_json(rows)
     elif rows:
-        print_table(["name", "version"], rows)
+        print_table(COLUMNS, [_standing(row, time.time() * 1000) for row in rows])
     else:
-        note("there are no queues; the first publish makes one")
+        note("there are no queues; the first publish creates one")
 
 
 @app.command
@@ -111,8 +156,14 @@ def purge(
     server: Server = HERE,
 ) -> None:
     """Drop all messages of a queue that nobody holds. It asks for the name once more."""
+    from pushlane.commands.run import run
+
     confirm(name, f"all messages of {name}", yes, confirmed)
-    _do(server, json, f"purged {name}", lambda queues: queues.purge(name))
+    answer = run(server, lambda client: client.queues.purge(name))
+    if json:
+        print_json(answer)
+    else:
+        print(purged(f"messages of {name}", answer))
 
 
 @app.command
@@ -140,8 +191,13 @@ def peek(name: Name, /, *, max: Limit = 10, json: Json = False, server: Server =
 
 @app.command
 def explain(name: Name, id: Id, /, *, json: Json = False, server: Server = HERE) -> None:
-    """Say where a message stands, since when, and why."""
-    _show(server, json, lambda queues: queues.explain(name, id))
+    """Tell where a message is, since when, and why. Exits with 5 when nothing is known of it."""
+    from pushlane.commands.run import run
+
+    answer = run(server, lambda client: client.queues.explain(name, id))
+    (print_json if json else print_object)(answer)
+    if answer.get("state") == "unknown":
+        fail(f"{name} knows nothing of {id}: check the id, or it ended long ago", NOT_FOUND)
 
 
 @app.command
@@ -201,17 +257,52 @@ def show_messages(messages: list[dict[str, Any]], json: bool, empty: str) -> Non
     elif messages:
         columns = ["id", "published_at", "attempt", "key", "body"]
         if any("dead" in message for message in messages):
-            columns[3:4] = ["cause", "error"]
-        print_table(columns, [{**message.get("dead", {}), **message} for message in messages])
+            columns = ["id", "was_id", "attempts", "cause", "error", "dead_at", "body"]
+        print_table(columns, [_with_death(message) for message in messages])
     else:
         note(empty)
 
 
+def _with_death(message: dict[str, Any]) -> dict[str, Any]:
+    """With what it was in the queue that it died in."""
+    dead = message.get("dead", {})
+    return {**dead, **message, "was_id": dead.get("id")}
+
+
+def purged(what: str, answer: dict[str, Any]) -> str:
+    """How many are gone, where the server says it."""
+    count = answer.get("purged")
+    return f"purged all {what}" if count is None else f"purged {count} {what}"
+
+
+def _standing(row: dict[str, Any], now: float) -> dict[str, Any]:
+    """A queue's line of the list."""
+    stats = row.get("stats") or {}
+    oldest_at = stats.get("oldest_at")
+    return {
+        "name": row.get("name"),
+        "depth": stats.get("depth"),
+        "in_flight": stats.get("in_flight"),
+        "oldest": None if oldest_at is None else age(now - oldest_at),
+        "consumers": stats.get("consumers"),
+        "paused": "paused" if row.get("config", row).get("paused") else None,
+    }
+
+
 async def _all_queues(client: Client) -> list[dict[str, Any]]:
+    from pushlane.wire.errors import BadRequest
+
+    try:
+        return await _pages(client, stats=True)
+    except BadRequest:  # a server of an earlier version
+        return await _pages(client, stats=False)
+
+
+async def _pages(client: Client, *, stats: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     after: str | None = None
     while True:
-        page = await client.queues.list(limit=PAGE, after=after)
+        page = await client.queues.list(limit=PAGE, after=after, stats=stats)
         rows += page.get("queues", [])
         after = page.get("next")
         if not after:
@@ -222,7 +313,14 @@ def _show(server: Server, json: bool, call: Callable[[Queues], Awaitable[dict[st
     from pushlane.commands.run import run
 
     answer = run(server, lambda client: call(client.queues))
-    (print_json if json else print_object)(answer)
+    if json:
+        print_json(answer)
+    else:
+        print_object({name: answer[name] for name in answer if not _is_for_later(answer, name)})
+
+
+def _is_for_later(answer: dict[str, Any], name: str) -> bool:
+    return name in LATER and answer[name] == LATER[name]
 
 
 def _do(

@@ -32,11 +32,13 @@ class Server:
 
     url: Annotated[
         str | None,
-        Parameter(group=_GROUP, help="Else PUSHLANE_URL, else ws://127.0.0.1:8420."),
+        Parameter(
+            group=_GROUP, help="The server's URL. Default: PUSHLANE_URL, then ws://127.0.0.1:8420."
+        ),
     ] = None
     token_file: Annotated[
         Path | None,
-        Parameter(group=_GROUP, help="A file with the token in it. Else PUSHLANE_TOKEN."),
+        Parameter(group=_GROUP, help="A file with the token. Default: PUSHLANE_TOKEN."),
     ] = None
 
     def token(self) -> str | None:

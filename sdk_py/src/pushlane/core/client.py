@@ -38,6 +38,8 @@ from .settings import DEFAULTS, Settings
 from .settle import Key
 from .subscription import AckMode, Subscription
 
+_UNANSWERED = "the client was closed before the answer came"
+
 
 class ClientCore:
     """The sans-I/O client; see the top of the file."""
@@ -70,8 +72,10 @@ class ClientCore:
         """What the server said of this connection, or why the last attempt failed."""
         self._is_leaving = False
         """Between goaway and the end of this connection."""
-        self._close_ticket: Any = None
+        self._close_tickets: list[Any] = []
         self._close_by: float | None = None
+        self._patient_until: float | None = None
+        """For one that is closed: how long it waits for more than it needs; None: no longer."""
 
     @property
     def was_open(self) -> bool:
@@ -165,7 +169,7 @@ class ClientCore:
     def _disconnect(self, now: float, error: PushlaneError, cut_at: float | None = None) -> None:
         """`cut_at`: how old the connection was when somebody cut it."""
         self._choice.lost(cut_at)
-        self._unlink()
+        self._unlink(now)
         self._link.wait(now, error.retry_ms)
         if self._link.is_hopeless:
             self._end(error, now)
@@ -173,7 +177,9 @@ class ClientCore:
             self._change("connecting")
             self._finish_if_done(now)
 
-    def _unlink(self) -> None:
+    def _unlink(self, now: float) -> None:
+        if self._link.phase is Phase.OPEN:
+            self._patient_until = now + self.settings.away_ms
         self._session.disconnected()
         self._is_leaving = False
         self._last_error = None
@@ -198,6 +204,7 @@ class ClientCore:
         if self._link.phase is not Phase.GREETING:
             return
         self._link.open(now, frame.heartbeat_ms)
+        self._patient_until = now + self.settings.hangup_ms
         self._session.welcomed(frame, now)
         self._choice.welcomed(now)
         self._change("polling" if self._choice.is_polling else "open")
@@ -232,6 +239,8 @@ class ClientCore:
     def unsubscribe(self, subscription: Subscription, ticket: Any = None) -> None:
         """No more messages of this one; the ticket resolves when the server knows."""
         self.consumer.subscriber.unsubscribe(subscription, ticket)
+        if not self.consumer.is_connected:
+            self.consumer.dismiss()
 
     def take(self, subscription: Subscription, now: float) -> Lease | None:
         """The next message to work on, if there is one and it may begin now. Then flush."""
@@ -265,7 +274,8 @@ class ClientCore:
         if self._link.phase is Phase.CLOSED:
             return None
         wake_at = self._session.wake_at()
-        times = (self._link.until, self._choice.probe_at, self._close_by, wake_at)
+        patient_until = None if self._close_by is None else self._patient_until
+        times = (self._link.until, self._choice.probe_at, self._close_by, patient_until, wake_at)
         return min((at for at in times if at is not None), default=None)
 
     def tick(self, now: float) -> None:
@@ -273,8 +283,10 @@ class ClientCore:
         if self._link.phase is Phase.CLOSED:
             return
         if self._close_by is not None and now >= self._close_by:
-            self._end(ConnectionLost("the client was closed before the answer came"), now)
+            self._end(ConnectionLost(_UNANSWERED), now)
             return
+        if self._patient_until is not None and now >= self._patient_until:
+            self._patient_until = None
         self._session.tick(now)
         if self._link.until is not None and now >= self._link.until:
             self._overdue(now)
@@ -316,20 +328,27 @@ class ClientCore:
     def _turn(self, now: float) -> None:
         """Drop this connection for one of the other kind."""
         self.effects.append(Hangup(self._link.number, GOING_AWAY))
-        self._unlink()
+        self._unlink(now)
         self._change("connecting")
         self._dial(now)
 
     # The end
 
     def close(self, now: float, timeout_ms: int, ticket: Any = None) -> None:
-        """End gracefully: take nothing more, wait for what is under way, close with 1000."""
+        """End gracefully: take nothing more, wait for what is under way, close with 1000.
+
+        Handlers have all the time there is, and so have answers of a server that is there. What
+        nobody misses, the goodbye of subscriptions, has `hangup_ms`; a server that is not there has
+        `away_ms` to come back, and only when an answer of it is missed."""
         if self.state == "closed":
             if ticket is not None:
                 self.effects.append(Resolve(ticket))
             return
-        self._close_ticket = ticket if self._close_by is None else self._close_ticket
+        if ticket is not None:
+            self._close_tickets.append(ticket)
         self._close_by = now + timeout_ms
+        settings, is_open = self.settings, self._link.phase is Phase.OPEN
+        self._patient_until = now + (settings.hangup_ms if is_open else settings.away_ms)
         self._choice.probe_at = None
         for subscription in list(self.consumer.subscriptions):
             self.consumer.subscriber.unsubscribe(subscription)
@@ -338,8 +357,9 @@ class ClientCore:
     def _finish_if_done(self, now: float) -> None:
         if self._close_by is None or self.state == "closed":
             return
-        if self._session.is_done(is_open=self._link.phase is Phase.OPEN):
-            self._end(None, now)
+        is_open, is_patient = self._link.phase is Phase.OPEN, self._patient_until is not None
+        if self._session.is_done(is_open=is_open, is_patient=is_patient):
+            self._end(ConnectionLost(_UNANSWERED), now)
 
     def _end(self, error: PushlaneError | None, now: float) -> None:
         is_wanted = self._close_by is not None
@@ -353,9 +373,8 @@ class ClientCore:
             self.effects.append(Reject(self._start_ticket, reason))
             self._start_ticket = None
         self._change("closed")
-        if self._close_ticket is not None:
-            self.effects.append(Resolve(self._close_ticket))
-            self._close_ticket = None
+        self.effects += [Resolve(ticket) for ticket in self._close_tickets]
+        self._close_tickets.clear()
 
     # Small things
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pushlane.wire import frames
 from pushlane.wire.errors import PushlaneError
-from pushlane.wire.limits import Limits
+from pushlane.wire.limits import DEFAULTS, Limits
 
 from .clocks import Clocks
-from .effects import AnyEffect, Ready
+from .effects import AnyEffect, Ready, Resolve
 from .lease import Lease, Phase
 from .requests import Request, Requests, SettleRequest, SubscribeRequest, UnsubscribeRequest
 from .settings import Settings
@@ -28,6 +28,11 @@ from .settle import GIVE_BACK, Key, runs
 from .settler import Settler, gone
 from .subscriber import Subscriber
 from .subscription import Standing, Subscription
+
+_RUN_BYTES = 24
+"""What a run of receipts counts at least …"""
+_HELD_BYTES = _RUN_BYTES * DEFAULTS.held
+"""… so that a hello has at most `held` of them, and less than the 64 KiB that one may have."""
 
 
 class Consumer:
@@ -159,11 +164,20 @@ class Consumer:
     # Connections
 
     def held(self) -> dict[str, list[str]]:
-        """Every receipt we have, by the server's number of its subscription."""
-        return {
-            str(number): runs(subscription.held.values())
-            for number, subscription in self._by_number.items()
-        }
+        """The receipts we have, by the server's number of its subscription.
+
+        As many as a hello may have: the others come again under the same receipts, and are ignored.
+        """
+        room = _HELD_BYTES
+        found: dict[str, list[str]] = {}
+        for number, subscription in self._by_number.items():
+            kept = found[str(number)] = []
+            for run in runs(subscription.held.values()):
+                room -= max(_RUN_BYTES, len(run) + 3)
+                if room < 0:
+                    break
+                kept.append(run)
+        return found
 
     def disconnected(self, requests: list[Request]) -> None:
         """What was asked and not answered is to be asked again."""
@@ -175,6 +189,15 @@ class Consumer:
                 self.settler.again(request.settle)
             elif isinstance(request, SubscribeRequest | UnsubscribeRequest):
                 self.subscriber.unanswered(request)
+        self.dismiss()
+
+    def dismiss(self) -> None:
+        """Without a connection, who closed a subscription need not wait: the server is told when
+        there is one again."""
+        for subscription in self.subscriptions:
+            if subscription.standing is Standing.LEAVING and subscription.end_ticket is not None:
+                self._effects.append(Resolve(subscription.end_ticket))
+                subscription.end_ticket = None
 
     def resumed(self, lost: Mapping[str, list[str]], now: float) -> None:
         """The session goes on: tell the server again what it may have missed."""
@@ -225,6 +248,15 @@ class Consumer:
     def is_idle(self) -> bool:
         """Nobody works on a message that is kept for them, and every settle is answered."""
         return not self.settler.pending and not self.clocks.is_kept
+
+    @property
+    def is_settled(self) -> bool:
+        """The same of what was taken: nobody misses the answer to what was only given back."""
+        return not self.clocks.is_kept and not any(
+            lease.phase is Phase.SETTLING and lease.deadline
+            for subscription in self.subscriptions
+            for lease in subscription.held.values()
+        )
 
     @property
     def is_quiet(self) -> bool:

@@ -81,7 +81,7 @@ class BaseMessage:
 
     @property
     def dead(self) -> DeadInfo | None:
-        """Why and whence it came, in a queue of dead letters."""
+        """In a dead-letter queue: why it is there, and where it came from."""
         return self._lease.message.dead
 
     @property

@@ -24,6 +24,7 @@ from .queues import Call
 from .settings import Settings
 
 PATH = "/v1/pipe"
+HEADER = "Pushlane-Pipe"
 _MOST_BYTES = 1_000_000
 """Of the frames of one request, unless a single one is larger: many proxies refuse over 1 MiB."""
 _OVERHEAD = 1_024
@@ -164,7 +165,9 @@ class Pipe:
         return self._ask(msgspec.json.encode(body), timeout_ms, is_receive=True)
 
     def _ask(self, body: bytes, timeout_ms: int, *, is_receive: bool = False) -> Ask:
-        return Ask(Call("POST", PATH, body), timeout_ms, is_receive)
+        # The server lets nobody send much before it knows which pipe it is for.
+        headers = () if self._name is None else ((HEADER, self._name),)
+        return Ask(Call("POST", PATH, body, headers), timeout_ms, is_receive)
 
     def wake_at(self, now: float) -> float | None:
         """When to ask again at the latest."""
@@ -183,7 +186,7 @@ class Pipe:
         try:
             self._received(answer, now) if ask.is_receive else self._sent(answer)
         except msgspec.MsgspecError:  # some networks answer all with a page to log in
-            self.fault = Unavailable("there is something else than a Pushlane server")
+            self.fault = Unavailable("this is not a Pushlane server")
 
     def _sent(self, answer: Answer) -> None:
         if not self.is_open:

@@ -12,7 +12,8 @@ A sequence counts one queue's messages: so it has no gaps there, whatever else t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
+from contextlib import suppress
 from typing import Any
 
 from pushlane.wire import frames
@@ -52,7 +53,8 @@ class Producer:
         self.waiting_bytes = 0
         self.inflight_bytes = 0
         self._entrants: deque[Any] = deque()
-        self._admitted = 0
+        self._admitted: set[Any] = set()
+        """Tickets of those who may publish, and have not yet."""
         self._expire_at: float | None = None
 
     # Coming in
@@ -64,7 +66,7 @@ class Producer:
     def _is_open(self) -> bool:
         settings = self._settings
         return (
-            self.waiting + self._admitted < settings.waiting_messages
+            self.waiting + len(self._admitted) < settings.waiting_messages
             and self.waiting_bytes < settings.waiting_bytes
         )
 
@@ -73,24 +75,23 @@ class Producer:
         self._entrants.append(ticket)
         self.admit()
 
-    def entered(self) -> None:
-        """One who was admitted publishes now, or has gone away."""
-        self._admitted -= 1
-        assert self._admitted >= 0
+    def entered(self, ticket: Any) -> None:
+        """One who was admitted publishes now."""
+        self._admitted.discard(ticket)
 
     def leave(self, ticket: Any) -> None:
         """One who queued up is gone, admitted or not."""
-        try:
+        self._admitted.discard(ticket)
+        with suppress(ValueError):
             self._entrants.remove(ticket)
-        except ValueError:
-            self.entered()
         self.admit()
 
     def admit(self) -> None:
         """Let in whoever there is room for."""
-        while self._entrants and self._admitted < _ADMITTED and self._is_open():
-            self._admitted += 1
-            self._effects.append(Resolve(self._entrants.popleft()))
+        while self._entrants and len(self._admitted) < _ADMITTED and self._is_open():
+            ticket = self._entrants.popleft()
+            self._admitted.add(ticket)
+            self._effects.append(Resolve(ticket))
 
     def publish(self, queue: str, message: frames.PublishMessage, ticket: Any, now: float) -> None:
         """Take a message in; raises BadRequest or TooLarge and takes nothing then."""
@@ -107,7 +108,9 @@ class Producer:
 
     def withdraw(self, queue: str, ticket: Any) -> bool:
         """The caller no longer waits: a message that was never sent is forgotten."""
-        outbox = self.outboxes[queue]
+        outbox = self.outboxes.get(queue)
+        if outbox is None:  # the client closed meanwhile
+            return False
         for publication in outbox.waiting:
             if publication.ticket is ticket:
                 outbox.waiting.remove(publication)
@@ -115,6 +118,18 @@ class Producer:
                 self.admit()
                 return True
         return False
+
+    def withdraw_all(self, queue: str, tickets: Set[Any]) -> None:
+        """The same of many."""
+        outbox = self.outboxes.get(queue)
+        if outbox is None:
+            return
+        waiting = outbox.waiting
+        outbox.waiting = deque(one for one in waiting if one.ticket not in tickets)
+        for publication in waiting:
+            if publication.ticket in tickets:
+                self._unwait(publication)
+        self.admit()
 
     def _open(self, queue: str) -> Outbox:
         if len(self.outboxes) >= self._settings.producer_queues:
@@ -177,7 +192,7 @@ class Producer:
         for index, (publication, id) in enumerate(zip(publications, answer.ids, strict=True)):
             if publication.is_over:
                 continue
-            if id is None:
+            if id is None and index not in duplicates:
                 failure = failed.get(index)
                 error = (
                     error_for(failure.code, failure.message, failure.retry_ms)
@@ -187,7 +202,7 @@ class Producer:
                 self._refused(request.outbox, [publication], error, now)
                 continue
             finish(publication)
-            is_duplicate = (
+            is_duplicate = id is None or (
                 index in duplicates
                 and publication.message.dedup is not None
                 and not publication.repeated
@@ -308,6 +323,7 @@ class Producer:
                 self._effects.append(Reject(publication.ticket, error))
         self._effects.extend(Reject(ticket, error) for ticket in self._entrants)
         self._entrants.clear()
+        self._admitted.clear()
         self.outboxes.clear()
         self._active.clear()
         self.waiting = self.waiting_bytes = self.inflight_bytes = 0

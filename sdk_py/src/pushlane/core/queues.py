@@ -23,9 +23,16 @@ class Call(NamedTuple):
     target: str
     body: Mapping[str, Any] | bytes | None = None
     """An object, or its JSON."""
+    headers: tuple[tuple[str, str], ...] = ()
 
 
-def create(name: str, config: Mapping[str, Any]) -> Call:
+def create(name: str, config: Mapping[str, Any], *, ensure: bool = False) -> Call:
+    """`ensure`: one that is there is left alone, whatever its configuration."""
+    target = "/v1/queues" + _query(ensure="true" if ensure else None)
+    return Call("POST", target, {**config, "name": check_queue_name(name)})
+
+
+def replace(name: str, config: Mapping[str, Any]) -> Call:
     return Call("PUT", queue_path(name), config)
 
 
@@ -41,8 +48,9 @@ def delete(name: str) -> Call:
     return Call("DELETE", queue_path(name) + _query(confirm=name))
 
 
-def list_all(limit: int | None, after: str | None) -> Call:
-    return Call("GET", "/v1/queues" + _query(limit=limit, after=after))
+def list_all(limit: int | None, after: str | None, stats: bool = False) -> Call:
+    told = "true" if stats else None
+    return Call("GET", "/v1/queues" + _query(limit=limit, after=after, stats=told))
 
 
 def stats(name: str) -> Call:

@@ -149,10 +149,13 @@ class Session:
         """Whether nobody would miss the connection."""
         return not self._requests and self.consumer.is_idle
 
-    def is_done(self, *, is_open: bool) -> bool:
-        """Whether nothing is left to do, for one that is closed; here, or (open) there too."""
-        is_quiet = self.consumer.is_quiet if is_open else self.consumer.is_idle
-        return self.producer.is_idle and is_quiet
+    def is_done(self, *, is_open: bool, is_patient: bool) -> bool:
+        """Whether nothing is left to wait for, for one that is closed."""
+        if not is_open and not is_patient:
+            return not self.consumer.clocks.is_kept
+        consumer = self.consumer
+        is_done = consumer.is_quiet if is_open and is_patient else consumer.is_settled
+        return self.producer.is_idle and is_done
 
     def fail_all(self, error: PushlaneError) -> None:
         """No connection will come any more."""

@@ -61,8 +61,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     """How long a lease is extended on its own: a handler that hangs must lose its message."""
     close_ms: int = 30 * SECOND
     """How long `close` waits for handlers, answers and acks."""
+    away_ms: int = 5 * SECOND
+    """How long `close` waits for a server that is not there, when publishes or acks have no answer
+    yet: long enough for one that restarts."""
     hangup_ms: int = 2 * SECOND
-    """How long the other side may take to answer a close before the socket is cut."""
+    """How long the other side may take to answer a close, and the goodbye of subscriptions before
+    it, until the socket is cut."""
 
     receive_bytes: int = 64 * MIB
     """The largest frame we take: the most that a server may be set to."""

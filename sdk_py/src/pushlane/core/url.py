@@ -6,6 +6,7 @@ is kept, for servers behind a proxy. Credentials don't belong into a URL, and ar
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -35,6 +36,11 @@ class Endpoint(NamedTuple):
         return host if is_default else f"{host}:{self.port}"
 
     @property
+    def is_readable(self) -> bool:
+        """Whether others can read what is sent: it leaves this machine, without TLS."""
+        return not (self.is_tls or _is_loopback(self.host))
+
+    @property
     def ws_url(self) -> str:
         return f"{'wss' if self.is_tls else 'ws'}://{self.authority}{self.prefix}{_SOCKET}"
 
@@ -46,11 +52,20 @@ class Endpoint(NamedTuple):
         return self.ws_url
 
 
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def parse_url(url: str) -> Endpoint:
     """Read a server's URL; raises BadRequest saying what is wrong with it."""
     parts = urlsplit(url)
     if parts.scheme not in _TLS:
-        raise BadRequest(f"{url!r} is no URL of a server: it begins with ws, wss, http or https")
+        raise BadRequest(f"{url!r} is not a server URL; use ws://HOST:PORT")
     if parts.username is not None or parts.password is not None:
         raise BadRequest("a URL must not hold credentials: pass them as token")
     if parts.query or parts.fragment:

@@ -10,7 +10,7 @@ import msgspec
 from pushlane.core.answer import Answer
 from pushlane.core.queues import Call
 from pushlane.core.url import Endpoint
-from pushlane.wire.errors import ConnectionLost, Internal, Unauthorized
+from pushlane.wire.errors import BadRequest, ConnectionLost, Internal, Unauthorized
 
 
 class Exchange:
@@ -30,7 +30,7 @@ class Exchange:
         self._body = bytearray()
         try:
             self.request = self._make(endpoint, call, token)
-        except (h11.LocalProtocolError, UnicodeError):  # which show what they refuse
+        except (h11.LocalProtocolError, UnicodeEncodeError):  # which show what they refuse
             raise Unauthorized("the token has characters that a header can't have") from None
 
     def _make(self, endpoint: Endpoint, call: Call, token: str | None) -> bytes:
@@ -44,6 +44,7 @@ class Exchange:
             headers.append(("Content-Length", str(len(body))))
         if token is not None:
             headers.append(("Authorization", f"Bearer {token}"))
+        headers += call.headers
         target = endpoint.prefix + call.target
         request = h11.Request(method=call.method, target=target, headers=headers)
         parts = [self._connection.send(request)]
@@ -69,7 +70,7 @@ class Exchange:
                 elif not isinstance(event, h11.InformationalResponse):
                     return False
         except h11.RemoteProtocolError as fault:
-            raise ConnectionLost(f"no whole HTTP answer: {fault}") from None
+            raise ConnectionLost(f"incomplete HTTP answer: {fault}") from None
 
     @property
     def is_reusable(self) -> bool:
@@ -94,4 +95,7 @@ class Exchange:
 def _bytes(call: Call) -> bytes:
     if call.body is None or isinstance(call.body, bytes):
         return call.body or b""
-    return msgspec.json.encode(call.body)
+    try:
+        return msgspec.json.encode(call.body)
+    except (TypeError, ValueError, OverflowError, RecursionError) as fault:
+        raise BadRequest(f"{call.target} can't be asked: no JSON for it: {fault}") from fault

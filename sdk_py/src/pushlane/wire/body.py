@@ -51,7 +51,7 @@ def check_text(raw: bytes) -> None:
     except UnicodeDecodeError as exc:
         raise BadRequest(f"body is not UTF-8: {exc.reason} (byte {exc.start})") from None
     except DecodeError as exc:
-        raise BadRequest(f"body is no JSON: {exc}") from None
+        raise BadRequest(f"body is not JSON: {exc}") from None
     except RecursionError:
         raise too_deep(MAX_DEPTH) from None
 

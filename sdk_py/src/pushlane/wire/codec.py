@@ -34,6 +34,7 @@ from .frames import (
     PublishMessage,
     ServerFrame,
 )
+from .parts import COUNTED_BYTES, check_json_parts, check_msgpack_parts
 from .probe import FAULTS, json_fault, msgpack_fault
 
 T = TypeVar("T")
@@ -71,6 +72,8 @@ def decode_json(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
     try:
         if not data.isascii():
             data.decode()
+        if len(data) > COUNTED_BYTES:
+            check_json_parts(data)
         return decoder.decode(data)
     except FAULTS as fault:
         raise json_fault(data, fault) from None
@@ -110,6 +113,8 @@ class _MsgpackCodec(Codec):
 
     def decode_client(self, data: bytes) -> ClientFrame:
         try:
+            if len(data) > COUNTED_BYTES:
+                check_msgpack_parts(data)
             frame = self._client.decode(data)
         except FAULTS as fault:
             raise msgpack_fault(data, fault) from None

@@ -18,7 +18,9 @@ def parse_duration(text: str) -> int:
     """Milliseconds."""
     found = _FORM.fullmatch(text)
     if found is None:
-        raise BadRequest(f"{text[:50]!a} is no duration: a number and s, m, h, d or w, such as 90d")
+        raise BadRequest(
+            f"{text[:50]!a} is not a duration: a number and s, m, h, d or w, such as 90d"
+        )
     duration = int(found[1]) * _UNITS[found[2]]
     if not 0 < duration <= MAX_MS:
         raise BadRequest(f"{text!a} is not between a second and a hundred years")

@@ -201,7 +201,7 @@ _AGAIN = "Repeat with the same seq, dedup id or receipt, after retry_ms or with 
 _ROWS = (
     # code, class, HTTP, closes, whose fault, unknown, retry, advice
     ErrorInfo("bad_request", BadRequest, 400, None, "caller", False, False,
-              "Mend the request; the message names the field."),
+              "Fix the request; the message names the field."),
     ErrorInfo("unauthorized", Unauthorized, 401, 1008, "caller", False, False,
               "Get a valid token, then connect again."),
     ErrorInfo("forbidden", Forbidden, 403, None, "caller", False, False,
@@ -217,7 +217,7 @@ _ROWS = (
     ErrorInfo("lease_lost", LeaseLost, 409, None, "nobody", False, False,
               "Stop work on this message: it is no longer yours and will be delivered again."),
     ErrorInfo("conflict", Conflict, 409, None, "nobody", False, False,
-              "Read the current state, decide anew, then send a new request."),
+              "Read the current state, decide again, then send a new request."),
     ErrorInfo("unavailable", Unavailable, 503, None, "server", True, True, _AGAIN),
     ErrorInfo("internal", Internal, 500, None, "server", True, True,
               _AGAIN + " Report it if it goes on."),
@@ -244,7 +244,7 @@ class CloseInfo(NamedTuple):
 _CLOSES = (
     CloseInfo(1000, "", False, "the client ends its session: what it holds goes back at once"),
     CloseInfo(1001, "drain", True, "the server is leaving, after goaway"),
-    CloseInfo(1002, "bad_request", False, "a frame that is no JSON or no MessagePack"),
+    CloseInfo(1002, "bad_request", False, "a frame that is neither JSON nor MessagePack"),
     CloseInfo(1003, "bad_request", False, "text where binary is agreed, or binary where text is"),
     CloseInfo(1007, "bad_request", False, "text that is not UTF-8"),
     CloseInfo(
@@ -252,7 +252,7 @@ _CLOSES = (
         "unauthorized",
         False,
         "not authorized, or no hello: `unavailable` when it was late (come back), "
-        "`bad_request` when something else came first",
+        "`bad_request` when something else came first; `throttled`: a flood of pings or fragments",
     ),
     CloseInfo(1009, "too_large", False, "a frame over frame_bytes"),
     CloseInfo(1011, "internal", True, "a bug of ours ended the session"),

@@ -23,14 +23,17 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from .errors import BadFrame, PushlaneError
-from .limits import DEFAULTS, MAX_INT
+from .limits import DEFAULTS, LIMITS, MAX_INT
 
 Id: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Sub: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
 Millis: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
 Token: TypeAlias = Annotated[str, Meta(min_length=1, max_length=DEFAULTS.id)]
-Held: TypeAlias = dict[str, list[str]]
+Receipts: TypeAlias = Annotated[list[str], Meta(max_length=LIMITS["settle"].maximum)]
+"""Of a request. Here is what any server may allow; MessagePack is refused by the head of a list,
+before there is one object for each byte of it."""
+Held: TypeAlias = dict[str, Annotated[list[str], Meta(max_length=DEFAULTS.held)]]
 """Receipts by sub; the sub is a string, as map keys are in both encodings."""
 
 
@@ -81,7 +84,7 @@ class Publish(Frame, tag="publish"):
 
     id: Id
     to: str
-    messages: list[PublishMessage]
+    messages: Annotated[list[PublishMessage], Meta(max_length=LIMITS["batch"].maximum)]
 
 
 class Subscribe(Frame, tag="subscribe"):
@@ -99,7 +102,7 @@ class Start(Frame, tag="start"):
     """Work on reserved messages begins: now the lease runs and the attempt counts."""
 
     sub: Sub
-    receipts: list[str]
+    receipts: Receipts
     id: Id | None = None
 
 
@@ -107,7 +110,7 @@ class Ack(Frame, tag="ack"):
     """Messages are done."""
 
     sub: Sub
-    receipts: list[str]
+    receipts: Receipts
     id: Id | None = None
 
 
@@ -115,7 +118,7 @@ class Nack(Frame, tag="nack"):
     """Messages failed (or, with `dead`, never will succeed)."""
 
     sub: Sub
-    receipts: list[str]
+    receipts: Receipts
     delay_ms: Millis | None = None
     error: str | None = None
     dead: bool = False
@@ -126,7 +129,7 @@ class Extend(Frame, tag="extend"):
     """Leases end `lease_ms` from now."""
 
     sub: Sub
-    receipts: list[str]
+    receipts: Receipts
     lease_ms: Millis
     id: Id | None = None
 
@@ -172,7 +175,10 @@ class Failed(Part):
 
 
 class Published(Frame, tag="published"):
-    """The answer to publish: an id for each message, null for those in `failed`."""
+    """The answer to publish: an id for each message, null for those in `failed`.
+
+    A duplicate of something very old has none either.
+    """
 
     id: Id
     ids: list[Token | None]
@@ -196,7 +202,7 @@ class Done(Frame, tag="done"):
 
 
 class DeadInfo(Part):
-    """Why and whence a message came to the dead letters."""
+    """Why a message became a dead letter, and where it came from."""
 
     cause: str
     queue: str

@@ -74,6 +74,9 @@ _ROWS = (
         "counted in full."),
     LimitInfo("credit", 10_000, "messages", 1, 100_000,
         "Unsettled messages of one subscription: all come again when their consumer dies."),
+    LimitInfo("held", 2_000, "runs", 2_000, 2_000,
+        "Receipts and runs of them in one hello. Leave out the others: what you have and don't "
+        "name is sent again, under the same receipt."),
     LimitInfo("subs", 100, "subscriptions", 1, 10_000,
         "Open subscriptions of one session."),
     LimitInfo("unanswered", 1024, "requests", 1, 65_536,
@@ -128,6 +131,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     batch: int = LIMITS["batch"].default
     settle: int = LIMITS["settle"].default
     credit: int = LIMITS["credit"].default
+    held: int = LIMITS["held"].default
     subs: int = LIMITS["subs"].default
     unanswered: int = LIMITS["unanswered"].default
     inflight_bytes: int = LIMITS["inflight_bytes"].default

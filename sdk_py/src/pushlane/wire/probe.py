@@ -27,6 +27,7 @@ from .body import MAX_DEPTH
 from .errors import BadFrame, NotAFrame
 from .frames import Id, Sub
 from .limits import DEFAULTS
+from .parts import TooManyParts
 
 FAULTS = (DecodeError, UnicodeDecodeError, RecursionError)
 """All that msgspec raises on bad bytes."""
@@ -114,6 +115,10 @@ def _not_utf8(fault: UnicodeDecodeError) -> NotAFrame:
 def _limit(fault: Exception) -> str | None:
     """The limits that types know, and their checks tell of: ids are the only bounded strings."""
     text = str(fault)
+    if isinstance(fault, TooManyParts):
+        return "parts"
+    if text.startswith("Expected `array` of length <="):
+        return "batch" if text.endswith(".messages`") else "settle"
     if f"of length <= {DEFAULTS.id}" in text:
         return "id"
     is_high = f"`int` <= {DEFAULTS.priority_max} " in text and text.endswith(".priority`")

@@ -31,12 +31,12 @@ def parse(receipt: str) -> Span:
     match = _RECEIPT.fullmatch(receipt) if len(receipt) <= _MAX_CHARS else None
     if match is None:
         limit = "id" if len(receipt) > _MAX_CHARS else None
-        raise BadRequest(f"{_shown(receipt)} is no receipt", limit=limit)
+        raise BadRequest(f"{_shown(receipt)} is not a receipt", limit=limit)
     prefix, first, last = match.groups()
     lo = int(first)
     hi = int(last) if last else lo
     if not lo <= hi <= MAX_INT:
-        raise BadRequest(f"{_shown(receipt)} is no receipt: from {lo} to {hi}")
+        raise BadRequest(f"{_shown(receipt)} is not a receipt: from {lo} to {hi}")
     if hi - lo >= _MAX_RUN:
         raise BadRequest(
             f"{_shown(receipt)} is a run of {hi - lo + 1}: at most {_MAX_RUN}", limit="run"

@@ -39,7 +39,8 @@ from .limits import DEFAULTS, MAX_INT, Limits
 from .receipts import Span, parse_all
 
 RESERVED = "pushlane:"
-"""Dedup ids that begin like this are the server's own: transfers between queues use them."""
+"""Dedup ids and producers that begin like this are the server's own: transfers between queues use
+them."""
 
 _SUB = re.compile(r"[1-9][0-9]{0,15}")
 
@@ -48,10 +49,13 @@ def check_hello(frame: Hello, limits: Limits = DEFAULTS) -> dict[int, list[Span]
     """Check a hello; the receipts it holds, by sub."""
     if frame.token is not None:
         _bytes("token", frame.token, 1, limits.token_bytes, "token_bytes")
+    if frame.producer is not None and frame.producer.startswith(RESERVED):
+        raise BadRequest(f"producer starts with {RESERVED}, which is reserved")
     if frame.resume is None:
         return {}
     held = frame.resume.held
     _range("resume.held", len(held), 0, limits.subs, "subs")
+    _range("resume.held", sum(map(len, held.values())), 0, limits.held, "held")
     return {
         _sub(sub): parse_all(receipts, limits.settle) if receipts else []
         for sub, receipts in held.items()
@@ -85,7 +89,7 @@ def check_publish(
             elif body is UNSET and data is not None:
                 size = len(data)
             else:
-                raise BadRequest("body or data is needed, exactly one of them")
+                raise BadRequest("give exactly one of body and data")
             if size > most:
                 failed.append(Failed(index, "too_large", f"{size} bytes: at most {most}"))
             if (
@@ -136,7 +140,9 @@ def check_nack(frame: Nack, limits: Limits = DEFAULTS) -> list[Span]:
     """Check a nack; its receipts."""
     if frame.delay_ms is not None:
         if frame.dead:
-            raise BadRequest("delay_ms doesn't go with dead: what is dead doesn't come again")
+            raise BadRequest(
+                "delay_ms can't be combined with dead: a dead letter doesn't come again"
+            )
         _range("delay_ms", frame.delay_ms, 0, limits.delay_ms_max, "delay_ms_max")
     if frame.error is not None:
         _bytes("error", frame.error, 0, limits.error_bytes, "error_bytes")
@@ -157,7 +163,9 @@ def _check_options(message: PublishMessage, limits: Limits, has_producer: bool) 
     if message.key is not None:
         _bytes("key", message.key, 1, limits.key_bytes, "key_bytes")
         if message.priority is not None or message.delay_ms is not None:
-            raise BadRequest("key goes with neither priority nor delay_ms: they break its order")
+            raise BadRequest(
+                "key can't be combined with priority or delay_ms: they would break its order"
+            )
     if message.dedup is not None:
         _bytes("dedup", message.dedup, 1, limits.dedup_bytes, "dedup_bytes")
         if message.dedup.startswith(RESERVED):

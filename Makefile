@@ -2,6 +2,7 @@
 
 PY := .venv/bin/python
 UV := .venv/bin/uv
+CAN_SERVE := .venv/can-serve
 READY := .venv/ready
 JS_READY := sdk_js/node_modules/ready
 JS_BUILT := sdk_js/dist/ready
@@ -20,20 +21,30 @@ define install-services
 @tools/install-debian redis-server redis-server
 endef
 
-.PHONY: help setup serve demo test check fmt bench bench-core bench-gateway bench-replicated bench-js bench-spark bench-usage sim powerloss faults crash outages retention-kills soak services lock clean
+.PHONY: help setup serve demo test check fmt bench bench-core bench-gateway bench-replicated bench-js bench-spark bench-usage bench-pairs sim powerloss faults crash stress outages retention-kills soak services lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-setup: $(READY) ## make .venv with the server, the SDK, the command line and the tools
+setup: $(READY) ## create .venv with everything that developers need
 
-# Exactly what the lock names, checked by hash; then both distributions, editable, built with the
-# hatchling just installed.
-$(READY): pyproject.toml sdk_py/pyproject.toml requirements-dev.lock
-	$(call step,setup)
+# What a lock names, checked by hash; then both distributions, editable, built with the hatchling
+# just installed. A server needs little of what developers do: it has a lock of its own, with the
+# same versions.
+install = $(UV) pip install --quiet --python $(PY)
+install-editable = $(install) --no-deps --no-build-isolation -e sdk_py -e .
+
+$(CAN_SERVE): pyproject.toml sdk_py/pyproject.toml requirements-serve.lock
+	$(call step,setup of the server)
 	@test -x $(UV) || tools/bootstrap
-	$(UV) pip install --quiet --python $(PY) --exact --require-hashes -r requirements-dev.lock
-	$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation -e sdk_py -e .
+	$(install) --require-hashes -r requirements-serve.lock
+	$(install-editable)
+	@touch $@
+
+$(READY): $(CAN_SERVE) requirements-dev.lock
+	$(call step,setup for developers)
+	$(install) --exact --require-hashes -r requirements-dev.lock
+	$(install-editable)
 	@touch $@
 
 # The JavaScript SDK's tools, exactly as the lock names them, and what it is published as.
@@ -52,11 +63,15 @@ $(DEMO_BUILT): $(JS_BUILT) $(shell find sdk_js/demo -type f -not -path '*/dist*'
 	cd sdk_js && npm run --silent demo
 	@touch $@
 
-serve: setup ## run the server
+serve: $(CAN_SERVE) ## run the server; installs only what it needs
 	.venv/bin/pushlane serve
 
-demo: setup $(DEMO_BUILT) ## run a server with a page that shows what it does; PORT=8430 DATA=folder
+demo: $(CAN_SERVE) $(DEMO_BUILT) ## run a server and a page that shows it at work; PORT=8430 DATA=folder
 	@exec $(PY) -m tools.demo $(if $(PORT),--port $(PORT)) $(if $(DATA),--data $(DATA))
+
+.PHONY: package
+package: $(CAN_SERVE) $(JS_BUILT) ## build wheels, sdists and the npm package into dist/
+	@$(PY) -m tools.package
 
 # Cassandra's jars are fetched when they are first needed.
 services: setup ## run Cassandra and Redis; CASSANDRA_PORT=9042 REDIS_PORT=6379 RING=3
@@ -73,7 +88,7 @@ test: check $(DEMO_BUILT) ## check, then run all tests
 	$(call step,tests of the core: they alone must cover it)
 	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
 	$(call step,all other tests)
-	$(PY) -m tools.steady -n 2 --durations=15 --ignore=tests/dispatcher/core --ignore=tests/outages --ignore=tests/spark
+	$(PY) -m tools.steady -n 2 --dist worksteal --durations=15 --ignore=tests/dispatcher/core --ignore=tests/outages --ignore=tests/spark
 	$(call step,the Spark jobs)
 	$(PY) -m tools.steady -n 2 --durations=15 --dist loadfile --no-loadscope-reorder tests/spark
 	$(call step,the JavaScript SDK)
@@ -84,6 +99,8 @@ test: check $(DEMO_BUILT) ## check, then run all tests
 	$(PY) -m tests.faults
 	$(call step,crashes)
 	$(PY) -m tests.crash --rounds 8 --stops 2
+	$(call step,stress)
+	$(PY) -m tests.stress --minutes 1
 	$(call step,outages of Cassandra Redis and gateways; the simulation beside them)
 	tools/beside '$(PY) -m tools.steady --times 1 tests/outages' '$(PY) -m tests.simulation'
 	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
@@ -100,7 +117,7 @@ check: setup $(JS_READY) ## formatting, lint, types and import contracts
 	$(call step,JavaScript)
 	cd sdk_js && npm run --silent check
 
-fmt: setup $(JS_READY) ## format and mend what can be mended
+fmt: setup $(JS_READY) ## format, and fix what can be fixed
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 	cd sdk_js && npm run --silent format
@@ -124,6 +141,10 @@ bench-usage: setup ## benchmark what counting usage costs
 	@tools/install-debian node nodejs npm
 	$(PY) -m bench.usage
 
+bench-pairs: setup ## compare with an earlier commit in pairs of runs; BASE=commit, PAIRS=5
+	@tools/install-debian node nodejs npm
+	$(PY) -m bench.pairs $(or $(BASE),HEAD~1) --pairs $(or $(PAIRS),5)
+
 bench-js: setup $(JS_BUILT) ## benchmark the JavaScript SDK beside raw frames and nats.js
 	$(PY) -m bench.javascript
 
@@ -145,6 +166,9 @@ faults: setup ## make the disk of the embedded store fail; CASES=n of each seed,
 crash: setup ## kill -9 a server under load 100 times, stop it or its clients 20 times; SEED=n
 	$(PY) -m tests.crash $(if $(SEED),--seed $(SEED))
 
+stress: setup ## do everything at random to a server that is killed, for MINUTES (15); SEED=n
+	$(PY) -m tests.stress --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED))
+
 outages: setup ## break Cassandra, Redis and gateways under load; TIMES=3 each, SEED=n
 	$(install-services)
 	$(PY) -m tests.outages $(if $(TIMES),--times $(TIMES)) $(if $(SEED),--seed $(SEED))
@@ -158,12 +182,17 @@ soak: setup ## simulate with fresh seeds for MINUTES (10), then the crashes of `
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))
 	$(PY) -m tests.crash --seed $$(date +%s)
 
-lock: setup ## write requirements-dev.lock anew; UPGRADE=1 takes the newest versions
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--no-emit-index-url --no-emit-package pushlane $(if $(UPGRADE),--upgrade) \
-		--extra spark --group dev --output-file requirements-dev.lock pyproject.toml
+# The second lock takes its versions from the first.
+compile = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-package pushlane
 
-clean: ## remove everything that make made
+lock: setup ## write both lock files again; UPGRADE=1 takes the newest versions
+	$(compile) $(if $(UPGRADE),--upgrade) --all-extras --group dev \
+		--output-file requirements-dev.lock pyproject.toml
+	$(compile) --constraint requirements-dev.lock --group build \
+		--output-file requirements-serve.lock pyproject.toml
+
+clean: ## remove everything that make created
 	rm -rf .venv .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	rm -rf dist sdk_py/dist sdk_js/dist sdk_js/demo/dist sdk_js/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -25,6 +25,7 @@ from pushlane_dispatcher.core.effects import (
     Page,
     Settle,
     SettleTicket,
+    WriteNote,
 )
 from pushlane_dispatcher.core.recovered import Recovered
 from pushlane_dispatcher.core.shard import Shard
@@ -107,6 +108,9 @@ class Lane:
                     tables.mark_bucket(key, effect.bucket)
                 elif type(effect) is Drop:
                     tables.drop_bucket(key, effect.key)
+                elif type(effect) is WriteNote:
+                    tables.write_note(key, effect.note)
+                    shard.noted(effect)
         return deliveries
 
 

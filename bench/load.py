@@ -106,6 +106,9 @@ class Consumer:
     def lost(self, receipts: list[Receipts]) -> None:
         raise AssertionError(f"lost {receipts}")
 
+    def starved(self, starving: bool) -> None:
+        """Never: this is the only shard."""
+
     def ended(self, code: str, message: str) -> None:
         raise AssertionError(message)
 

@@ -1,7 +1,7 @@
 """Pushlane's jobs as an Airflow DAG, on a cluster: retention every hour, usage every day.
 
 It needs apache-airflow-providers-apache-spark, and the connection `spark_default`. The Airflow
-worker, and all of Spark's, have `pushlane-server[spark]`.
+worker, and all of Spark's, have `pushlane-server[cluster,spark]`.
 """
 
 from datetime import datetime, timedelta

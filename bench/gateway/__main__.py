@@ -25,7 +25,7 @@ from bench.gateway import machine, node
 from bench.gateway.install import install_peers
 from bench.gateway.judge import judge
 from bench.gateway.measure import OWN, compare
-from bench.gateway.page import update
+from bench.gateway.page import update, update_short
 from bench.gateway.plan import QUICK, WHOLE, Plan
 from bench.gateway.plot import plot
 from bench.gateway.process import DidNotStart, raise_limits
@@ -120,6 +120,7 @@ def keep(result: Result, folder: Path) -> None:
         plot(result, picture)
     if folder == DOCS:
         update(DOCS / "benchmarks.md", result, picture.name, data.name)
+        update_short(DOCS.parent / "README.md", result)
     print(f"\nwritten to {os.path.relpath(data)}")
 
 

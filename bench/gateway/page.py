@@ -1,4 +1,7 @@
-"""docs/benchmarks.md: the newest result goes between its two marks, the rest is written by hand."""
+"""The newest result goes between two marks of docs/benchmarks.md, and in short of README.md.
+
+The rest of both pages is written by hand.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,31 @@ from bench.gateway.table import HEADS, load_line, rows, shape_line
 
 BEGIN = "<!-- newest result: begin -->"
 END = "<!-- newest result: end -->"
+SHORT_BEGIN = "<!-- comparison: begin -->"
+SHORT_END = "<!-- comparison: end -->"
+SHORT = {0: "System", 1: "Messages/s", 3: "Latency p50 / p99, ms", 6: "fsync"}
+"""Columns of the table that the README has."""
 
 
 def update(path: Path, result: Result, picture: str, data: str) -> None:
-    before, rest = path.read_text(encoding="utf-8").split(BEGIN)
-    _, after = rest.split(END)
-    path.write_text(
-        f"{before}{BEGIN}\n{newest(result, picture, data)}\n{END}{after}", encoding="utf-8"
-    )
+    _put(path, BEGIN, newest(result, picture, data), END)
+
+
+def update_short(path: Path, result: Result) -> None:
+    _put(path, SHORT_BEGIN, comparison(result), SHORT_END)
+
+
+def _put(path: Path, begin: str, text: str, end: str) -> None:
+    before, rest = path.read_text(encoding="utf-8").split(begin)
+    _, after = rest.split(end)
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def comparison(result: Result) -> str:
+    """Only what was measured, side by side, in one run."""
+    found = [tuple(row[index] for index in SHORT) for row in rows(result)]
+    where = f"Measured on {result.date}, commit `{result.commit}`, on {shape_line(result)}."
+    return "\n".join([*_table(tuple(SHORT.values()), found), "", where])
 
 
 def newest(result: Result, picture: str, data: str) -> str:

@@ -30,7 +30,7 @@ _PLACES = {
     "read_queue": "queue:read_queue",
     "replay": "replaying.report:run",
 }
-_EXTRA = ("pandas", "py4j", "pyarrow", "pyspark")
+_EXTRA = ("matplotlib", "pandas", "py4j", "pyarrow", "pyspark")
 """What the extra `spark` brings."""
 
 
@@ -48,5 +48,5 @@ def load(place: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
-        advice = "pip install 'pushlane-server[spark]'"
+        advice = "pip install 'pushlane-server[spark]' (in a checkout: make setup)"
         raise SparkMissing(f"{error.name} is not installed: {advice}") from error

@@ -24,8 +24,8 @@ from pushlane_spark.standings import STANDINGS, Stored, standings_of
 from pushlane_spark.usage_frames import DAY, STORED_USAGE, decode_usage
 from pushlane_storage.bucket import CONTROL
 from pushlane_storage.cassandra.address import Address
-from pushlane_storage.cassandra.connection import Connection
-from pushlane_storage.cassandra.errors import OpenError
+from pushlane_storage.cassandra.connection import Connection, check_driver
+from pushlane_storage.cassandra.errors import DriverMissing, OpenError
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.tables import USAGE
 from pushlane_storage.url import BadStoreUrl, parse_cassandra, shown
@@ -43,7 +43,8 @@ class CassandraSource:
         self._url = shown(url)
         try:
             address = parse_cassandra(url)
-        except BadStoreUrl as error:
+            check_driver()  # here, not in a task of Spark: it reads buckets with the driver
+        except (BadStoreUrl, DriverMissing) as error:
             raise StoreUnreadable(str(error)) from None
         self._address = _with_login(address, spark)
         self._options = connector_options(address)

@@ -229,7 +229,7 @@ def replay(
     state
         That ended like this: acked, dead, expired, dropped, purged, redriven; else all that ended.
     rate
-        So many messages a second at most.
+        Maximum number of messages per second.
     name
         Replays of another name don't count as repeats of each other.
     bookmark

@@ -134,7 +134,7 @@ def message_of(row: dict[str, Any], name: str, dedup: str | None) -> Outgoing:
     try:
         body, data = row["body"], row["data"]
         if (body is None) == (data is None):
-            raise BadRequest("body or data is needed, exactly one of them")
+            raise BadRequest("give exactly one of body and data")
         headers = None if row["headers"] is None else dict(row["headers"])
         if headers is not None and None in headers.values():
             raise BadRequest("a header's value is null")

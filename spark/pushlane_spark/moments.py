@@ -23,5 +23,5 @@ def read_moment(text: str, now: datetime) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no time: give {FORMS}") from None
+        raise ValueError(f"{text!r} is not a time: give {FORMS}") from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

@@ -33,7 +33,7 @@ def minutes_between(since: datetime, until: datetime) -> Minutes:
     """Times without a zone are UTC, and a minute that has begun counts; `PeriodUnfit`."""
     first, end = int(_seconds(since) // 60), int(-(-_seconds(until) // 60))
     if first < 1 or end <= first:
-        raise PeriodUnfit(f"there is no time from {since} to {until}: give since before until")
+        raise PeriodUnfit(f"nothing lies between {since} and {until}: since must be before until")
     return Minutes(first, end)
 
 

@@ -20,7 +20,7 @@ class Server:
         """`url` as clients take it; `ServerRefused` when it is none."""
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in _SCHEMES or not parts.netloc:
-            raise ServerRefused(f"{url!r} is no server's URL: http://HOST:PORT is")
+            raise ServerRefused(f"{url!r} is not a server URL: use http://HOST:PORT")
         self._base = f"{_SCHEMES[parts.scheme]}://{parts.netloc}"
         self._token = token
 

@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
 def _port(text: str) -> int:
     number = int(text)
     if not 0 <= number < 2**16 - 1:
-        raise argparse.ArgumentTypeError(f"{text} is no port")
+        raise argparse.ArgumentTypeError(f"{text} is not a port")
     return number
 
 

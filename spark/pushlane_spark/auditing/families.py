@@ -33,7 +33,7 @@ _FIELDS = struct(
     struct(receipt=TEXT, sub=TEXT, session=TEXT, ack_none=FLAG, uids=ArrayType(TEXT)),
 )
 _HELD = ("start", "lease_lost", "settle")
-_SUBSCRIBED = ("credit", "unsubscribe")
+_SUBSCRIBED = ("credit", "detach", "resume", "unsubscribe")
 _ANSWERS = ("published", "publish_failed")
 _ABOUT_OTHERS = (*_HELD, *_SUBSCRIBED, *_ANSWERS, "verdict")
 _TO_ALL = ("begin", "gap", "crash", "open", "fault", "quiesce", "drained")

@@ -91,7 +91,7 @@ def parse_rate_card(text: str) -> RateCard:
     try:
         found = tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
-        raise RateCardUnfit(f"it is no TOML: {error}") from error
+        raise RateCardUnfit(f"it is not TOML: {error}") from error
     _known(found, {"currency", "prices"}, "a rate card")
     currency, entries = found.get("currency"), found.get("prices")
     if not isinstance(currency, str) or not _CURRENCY.fullmatch(currency):

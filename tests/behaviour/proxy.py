@@ -36,6 +36,8 @@ class Proxy:
         self.cuts = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
+        self._is_over = False
+        self._lock = threading.Lock()
         self.upgrades = 0
         self.losses = 0
         """How many of the server's next words are to be lost, each with its connection."""
@@ -54,10 +56,21 @@ class Proxy:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        with self._lock:
+            self._is_over = True
         for found in (self._listener, *self._open):
             with suppress(OSError):
                 found.shutdown(socket.SHUT_RDWR)
             found.close()
+
+    def _keep(self, found: socket.socket) -> bool:
+        """Close it with the others; at once, when that was done while it came."""
+        with self._lock:
+            if not self._is_over:
+                self._open.append(found)
+                return True
+        found.close()
+        return False
 
     def cut(self) -> None:
         """Cut all connections that there are."""
@@ -68,8 +81,8 @@ class Proxy:
     def _accept(self) -> None:
         while True:
             client, _ = self._listener.accept()
-            self._open.append(client)
-            _in_thread(partial(self._serve, client))
+            if self._keep(client):
+                _in_thread(partial(self._serve, client))
 
     def _serve(self, client: socket.socket) -> None:
         head = client.recv(65536)
@@ -82,7 +95,8 @@ class Proxy:
                 client.close()
             return
         server = socket.create_connection(self._target)
-        self._open.append(server)
+        if not self._keep(server):
+            return
         server.sendall(head)
         if self._cuts_after is not None:
             _in_thread(lambda: self._cut_later(client))

@@ -27,6 +27,20 @@ async def test_a_queue_from_making_to_deleting(world: World) -> None:
 
 
 @behaviour
+async def test_declaring_a_queue_changes_nothing_of_one_that_is_there(world: World) -> None:
+    async with world.connect() as client:
+        queues, name = client.queues, world.queue
+        made = await queues.create(name, max_attempts=3)
+        assert await queues.create(name, max_attempts=3) == made
+        with pytest.raises(pushlane.Conflict, match="max_attempts is 3, not 4"):
+            await queues.create(name, max_attempts=4)
+        assert await queues.ensure(name, max_attempts=4) == made
+        await queues.pause(name)
+        replaced = await queues.replace(name, lease_ms=5000)
+        assert (replaced["max_attempts"], replaced["paused"]) == (5, True)
+
+
+@behaviour
 async def test_looking_at_messages_takes_none(world: World) -> None:
     async with world.connect() as client:
         ids = [await client.publish(world.queue, n) for n in range(3)]
@@ -35,7 +49,7 @@ async def test_looking_at_messages_takes_none(world: World) -> None:
         assert [message["body"] for message in peeked] == [0, 1]
         assert (await client.queues.explain(world.queue, ids[0]))["state"] == "ready"
         assert (await client.queues.stats(world.queue))["ready"] == 3
-        await client.queues.purge(world.queue)
+        assert await client.queues.purge(world.queue) == {"purged": 3}
         assert (await client.queues.stats(world.queue))["ready"] == 0
 
 

@@ -45,6 +45,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Exceptio
     (tmp_path / "docs").mkdir()
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     (tmp_path / "docs" / "benchmarks.md").write_text(page)
+    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
     monkeypatch.setattr(node, "missing", lambda: None)
     monkeypatch.setattr(node, "install", lambda: None)
     monkeypatch.chdir(tmp_path)
@@ -70,6 +71,7 @@ def test_a_whole_run_is_kept_in_the_docs(
     ]  # fmt: skip
     assert result.missing == ["Redis: there is no redis-server"]
     assert "Not measured: Redis" in (tmp_path / "docs" / "benchmarks.md").read_text()
+    assert "| Pushlane | 50,000 | 1.00 / 2.00 | yes |" in (tmp_path / "README.md").read_text()
     assert (tmp_path / "docs" / "benchmarks.png").exists()
     assert "WITHOUT Redis: there is no redis-server" in capsys.readouterr().out
     assert list((tmp_path / "spare").iterdir()) == []

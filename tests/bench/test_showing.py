@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bench.gateway.judge import judge
-from bench.gateway.page import BEGIN, END, update
+from bench.gateway.page import BEGIN, END, comparison, update
 from bench.gateway.plot import plot
 from bench.gateway.result import Result
 from bench.gateway.table import text
@@ -63,6 +64,11 @@ def test_our_page_has_its_marks() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     assert page.count(BEGIN) == page.count(END) == 1
     assert page.index(BEGIN) < page.index(END)
+
+
+def test_the_readme_compares_what_the_newest_result_has() -> None:
+    data = (ROOT / "docs" / "benchmarks.json").read_bytes()
+    assert comparison(msgspec.json.decode(data, type=Result)) in (ROOT / "README.md").read_text()
 
 
 def test_a_plot_is_a_png(tmp_path: Path) -> None:

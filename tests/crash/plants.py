@@ -19,6 +19,7 @@ from pushlane_dispatcher.core.dedup import Dedup
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.keys import Keys
+from pushlane_dispatcher.core.life import State
 from pushlane_gateway.http import settle
 from pushlane_gateway.session.settling import Gather
 from pushlane_storage.interface import PromptStore, Store
@@ -59,8 +60,8 @@ def trusted_receipts() -> None:
 def unkept_keys() -> None:
     """Messages of one key don't wait for each other."""
 
-    def claim(self: Keys, key: str, entry: Entry) -> bool:
-        return True
+    def claim(self: Keys, key: str, entry: Entry) -> State:
+        return State.READY
 
     put(Keys, "claim", claim)
 

@@ -108,6 +108,9 @@ class SharedFace(Store):
     async def lost_slots(self) -> list[tuple[int, int]]:
         return []
 
+    async def release(self, slot: int) -> None:
+        raise AssertionError("a ledger releases nothing")
+
 
 class Owner:
     def __init__(self, world: World, epoch: int) -> None:

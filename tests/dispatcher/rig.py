@@ -135,7 +135,8 @@ class ScriptedStore(MemoryStore):
         self.script = Script(
             self,
             (
-                "append", "settle", "mark_bucket", "drop_bucket", "claim", "write_seal", "seals",
+                "append", "settle", "mark_bucket", "drop_bucket", "drop_purges", "claim",
+                "next_epoch", "write_seal", "seals", "write_note", "read_note", "due_shards",
                 "buckets", "heads", "segments", "messages", "settlements", "due", "create_queue",
                 "read_queue", "list_queues", "update_queue", "mark_deleting", "remove_queue",
                 "put_usage", "find_usage", "usage",
@@ -180,6 +181,7 @@ class Consumer:
         self.runs: list[Run] = []
         self.again: list[Run] = []
         self.lost_receipts: list[Receipts] = []
+        self.starving: list[bool] = []
         self.end: tuple[str, str] | None = None
         self._news = trio.Event()
         self.sub: Subscription = runner.attach(self, options.pop("session", "s"), credit, **options)
@@ -194,6 +196,10 @@ class Consumer:
     def lost(self, receipts: list[Receipts]) -> None:
         self.lost_receipts += receipts
         self._tell()
+
+    def starved(self, starving: bool) -> None:
+        self.starving.append(starving)
+        self.runner.credit(self.sub, self.sub.credit)
 
     def ended(self, code: str, message: str) -> None:
         self.end = code, message

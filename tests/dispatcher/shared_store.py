@@ -11,7 +11,7 @@ from tests.dispatcher.rig import Script, ScriptedStore
 class SharedScriptedStore(ScriptedStore):
     def __init__(self) -> None:
         super().__init__()
-        self.rivals = Script(self, ("confirm", "lost_slots"))
+        self.rivals = Script(self, ("confirm", "lost_slots", "release"))
 
     async def confirm(self, shard: ShardKey) -> None:
         await trio.lowlevel.checkpoint()
@@ -19,3 +19,6 @@ class SharedScriptedStore(ScriptedStore):
     async def lost_slots(self) -> list[tuple[int, int]]:
         await trio.lowlevel.checkpoint()
         return []
+
+    async def release(self, slot: int) -> None:
+        await trio.lowlevel.checkpoint()

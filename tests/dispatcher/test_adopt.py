@@ -77,9 +77,12 @@ async def test_a_paused_queue_is_never_ready() -> None:
 
 async def test_opened_is_what_open_would_answer_without_waiting() -> None:
     async with rig() as it:
+        assert it.dispatcher.opened(TENANT, "q") is None, "nobody has said for whom it counts"
+        await it.dispatcher.open(TENANT, "q", claims=())
         assert it.dispatcher.opened(TENANT, "q") is it.queue
         assert it.dispatcher.opened(TENANT, "other") is None
         await it.runner.close(Stop.CLOSED)
         assert it.dispatcher.opened(TENANT, "q") is None
         await it.reopen()
+        await it.dispatcher.open(TENANT, "q", claims=())
         assert it.dispatcher.opened(TENANT, "q") is it.queue

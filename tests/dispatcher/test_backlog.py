@@ -180,7 +180,7 @@ async def test_a_cursor_that_is_none(after: str) -> None:
 async def test_a_cursor_that_leads_nowhere(span: list[int]) -> None:
     async with rig() as r:
         await publish(r, b"1")
-        with pytest.raises(BadRequest, match="begin anew"):
+        with pytest.raises(BadRequest, match="start without it"):
             await r.dispatcher.peek(TENANT, "q", 1, cursor(r.queue.row.id, [span]))
 
 

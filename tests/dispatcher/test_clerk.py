@@ -6,7 +6,7 @@ import trio
 
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.interface import Store, StoreUnknown
-from pushlane_storage.usage import merge
+from pushlane_storage.usage import BILLING, Usage, UsageKey, merge
 from tests.dispatcher.rig import (
     START,
     TENANT,
@@ -174,3 +174,17 @@ async def test_nobody_counts_when_it_is_off() -> None:
         await r.dispatcher.clerk.flush()
         r.dispatcher.clerk.disconnected(TENANT)
     assert await store.usage(TENANT, 0, 1 << 40) == []
+
+
+async def test_a_later_bill_counts_whatever_the_clock_says() -> None:
+    """It was an hour ahead, or another server's is."""
+    store = memory_store()
+    place = ("q", NOW)
+    key = UsageKey(TENANT, *place, BILLING)
+    await store.put_usage([Usage(key, {"billing.day.total": 1}, START + 3_600_000)])
+    async with dispatching(store) as dispatcher:
+        for cost in (2, 3):
+            await dispatcher.clerk.put_bills(TENANT, {place: {"billing.day.total": cost}})
+            found = await store.find_usage(key)
+            assert found is not None
+            assert found.counters == {"billing.day.total": cost}

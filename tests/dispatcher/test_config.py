@@ -1,5 +1,6 @@
 from typing import Any
 
+import msgspec
 import pytest
 
 from pushlane.wire.errors import BadRequest
@@ -86,9 +87,11 @@ def test_a_name_must_leave_room_for_its_dead_letters() -> None:
 
 @pytest.mark.parametrize(("name", "target"), [("q", ""), ("q.dead", None)])
 def test_overflow_to_dead_letters_needs_a_queue_for_them(name: str, target: str | None) -> None:
-    check_config("q", QueueConfig(overflow="dead_letter"))
-    with pytest.raises(BadRequest, match="no dead-letter queue"):
-        check_config(name, QueueConfig(overflow="dead_letter", dead_letter=target))
+    for config in (QueueConfig(overflow="dead_letter"), QueueConfig(retention_end="dead_letter")):
+        check_config("q", config)
+        config = msgspec.structs.replace(config, dead_letter=target)
+        with pytest.raises(BadRequest, match=r"is 'dead_letter', .* no dead-letter queue"):
+            check_config(name, config)
 
 
 @pytest.mark.parametrize(
@@ -103,3 +106,9 @@ def test_overflow_to_dead_letters_needs_a_queue_for_them(name: str, target: str 
 )
 def test_where_dead_letters_go(name: str, setting: str | None, target: str | None) -> None:
     assert own_dead_letter(name, QueueConfig(dead_letter=setting)) == target
+
+
+def test_a_queue_for_dead_letters_names_no_other() -> None:
+    check_config("q.dead", QueueConfig(dead_letter=""))
+    with pytest.raises(BadRequest, match=r"ends in \.dead has none"):
+        check_config("q.dead", QueueConfig(dead_letter="grave"))

@@ -1,10 +1,10 @@
-"""An owner confirms an extension when it asked, after granting it, whether it still is one."""
+"""An owner confirms an extension or a repeat when it asked, after that, whether it still is one."""
 
 import pytest
 import trio
 
 from pushlane.wire.errors import Unavailable
-from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.core.effects import PublishTicket, SettleTicket
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.stop import Stop
 from pushlane_dispatcher.waiter import Waiter
@@ -16,6 +16,7 @@ from tests.dispatcher.rig import (
     blocked,
     fail,
     hang,
+    message,
     rig,
 )
 from tests.dispatcher.shared_store import SharedScriptedStore
@@ -98,3 +99,35 @@ async def test_an_owner_that_can_not_tell_steps_down() -> None:
         with pytest.raises(Unavailable):
             await extend(r, consumer).wait()
         assert r.runner.stopped_by is Stop.UNDECIDED
+
+
+def repeat(r: Rig) -> Waiter[PublishTicket]:
+    waiter: Waiter[PublishTicket] = Waiter()
+    r.runner.publish_soon([message(dedup="d")], waiter)
+    return waiter
+
+
+async def test_a_repeat_is_answered_after_the_question() -> None:
+    store = SharedScriptedStore()
+    gate = Gate()
+    async with rig(store) as r:
+        first = await r.publish(b"1", dedup="d")
+        assert not store.rivals.called("confirm"), "what is stored is confirmed by the store"
+        store.rivals.add("confirm", gate)
+        waiter = repeat(r)
+        await gate.entered.wait()
+        with trio.move_on_after(1) as asking:
+            await waiter.wait()
+        assert asking.cancelled_caught, "not before the store has said so"
+        gate.released.set()
+        assert (await waiter.wait()).duplicates == {0: (4, first.seqs[0])}
+
+
+async def test_an_owner_that_was_fenced_knows_no_duplicates() -> None:
+    store = SharedScriptedStore()
+    async with rig(store) as r:
+        await r.publish(b"1", dedup="d")
+        store.rivals.add("confirm", fail(Fenced("by a test")))  # and its queue is another one's
+        with pytest.raises(Unavailable):
+            await repeat(r).wait()
+        assert r.runner.stopped_by is Stop.FENCED

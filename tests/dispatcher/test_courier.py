@@ -5,14 +5,16 @@ from collections import Counter
 import pytest
 import trio
 
-from pushlane_dispatcher.courier import cache_name
+from pushlane_dispatcher.lease_guard import cache_name
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.stop import Stop
 from pushlane_leases.interface import Forgotten, LeaseCacheError, LeaseRun
-from pushlane_leases.memory import LeaseTable, MemoryLeases
+from pushlane_leases.memory import InstantLeases, LeaseTable, MemoryLeases
+from pushlane_storage.interface import Fenced
 from pushlane_storage.memory import MemoryStore
 from tests.dispatcher.rig import (
     START,
+    TENANT,
     Call,
     Consumer,
     Gate,
@@ -27,6 +29,7 @@ from tests.dispatcher.rig import (
     message,
     rig,
 )
+from tests.dispatcher.shared_store import SharedScriptedStore
 
 GONE = LeaseCacheError("gone")
 
@@ -213,15 +216,43 @@ async def test_a_release_that_finds_an_empty_cache_has_it_filled() -> None:
         assert [(run.n, run.count) for run in known(leases, r)] == [(2, 1)]
 
 
-async def test_a_newer_owner_in_the_cache_ends_the_shard() -> None:
-    leases = ScriptedLeases()
-    async with rig(leases=leases) as r:
+async def test_a_newer_owner_that_the_store_knows_too_ends_the_shard() -> None:
+    leases, store = ScriptedLeases(), SharedScriptedStore()
+    async with rig(store, leases) as r:
         leases.table.claim(cache_name(r.runner.key), r.runner.epoch + 5, START)
+        store.rivals.add("confirm", fail(Fenced("another's")))
         consumer = r.consumer()
         await r.publish(b"1")
         await consumer.until(lambda: consumer.end is not None)
         assert consumer.runs == []
+        assert r.runner.stopped_by is Stop.FENCED
+
+
+async def test_a_newer_owner_of_whom_only_the_cache_knows_is_overwritten() -> None:
+    leases = ScriptedLeases()
+    async with rig(SharedScriptedStore(), leases) as r:
+        consumer = r.consumer()
+        await r.publish(b"1")
+        await consumer.got(1)
+        leases.table.claim(cache_name(r.runner.key), r.runner.epoch + 5, START)
+        for number in (2, 3):
+            await r.publish(b"%d" % number)
+            await consumer.got(number)
+        assert sum(run.count for run in known(leases, r)) == 3, "it was told everything again"
+        assert r.dispatcher.lease_numbers()["overruled"] == 1
+
+
+async def test_a_cache_without_waits_that_is_ahead_is_overwritten_at_the_next_opening() -> None:
+    table = LeaseTable()
+    async with rig(memory_store(), InstantLeases(table)) as r:
+        table.claim(cache_name(r.runner.key), r.runner.epoch + 5, START)
+        consumer = r.consumer()
+        r.runner.publish_soon([message(b"1")])
+        await consumer.until(lambda: consumer.end is not None)
         assert r.runner.stopped_by is Stop.STALE
+        queue = await r.dispatcher.open(TENANT, "q")
+        again = Consumer(queue.runners[0])
+        await again.got(1)
 
 
 async def test_what_was_on_its_way_to_a_lost_connection_comes_by_the_resume() -> None:

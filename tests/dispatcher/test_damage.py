@@ -67,7 +67,7 @@ async def test_a_read_that_meets_damage_is_repeated_and_gives_up_nothing(name: s
 
 
 @pytest.mark.parametrize(
-    "name", ["claim", "seals", "buckets", "heads", "settlements", "write_seal"]
+    "name", ["next_epoch", "seals", "buckets", "heads", "settlements", "write_seal"]
 )
 async def test_a_shard_that_can_not_be_recovered_is_unavailable_and_others_are_not(
     name: str,

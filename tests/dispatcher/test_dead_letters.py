@@ -159,3 +159,64 @@ async def test_expired_and_overflowing_messages_die_too() -> None:
 async def dead_consumer_when_there(r: Rig) -> Consumer:
     await trio.sleep(1)
     return await dead_consumer(r)
+
+
+async def test_a_full_dead_letter_queue_costs_next_to_nothing() -> None:
+    store = ScriptedStore()
+    async with rig(store, max_messages=100) as r:
+        await r.dispatcher.create(TENANT, "q.dead", QueueConfig(max_messages=1))
+        consumer = r.consumer()
+        await r.runner.publish(numbered(100))
+        await consumer.got(100)
+        await consumer.nack(dead=True)
+        await trio.sleep(10)
+        pumps = 0
+        pump = r.runner._engine._pump
+
+        def counted() -> None:
+            nonlocal pumps
+            pumps += 1
+            pump()
+
+        r.runner._engine._pump = counted  # type: ignore[method-assign]
+        await trio.sleep(600)
+        assert pumps < 600
+        assert r.runner.stats().stuck == r.runner.stats().leaving == 99
+        refused = await r.queue.publish([message(b"one more")] * 2)
+        assert [error.code for error in refused.failed.values()] == ["queue_full"]
+
+
+async def test_a_dead_letter_queue_that_is_deleted_is_made_again() -> None:
+    async with rig() as r:
+        await r.dispatcher.create(TENANT, "q.dead", QueueConfig(max_messages=1))
+        consumer = r.consumer()
+        await r.publish(b"1", b"2")
+        await consumer.got(2)
+        await consumer.nack(dead=True)
+        await trio.sleep(10)
+        await r.dispatcher.delete(TENANT, "q.dead")
+        await trio.sleep(60)
+        assert (await r.dispatcher.stats(TENANT, "q.dead")).stored == 1
+        assert r.runner.stats().stored == 0
+
+
+async def test_a_dead_letter_that_is_too_large_waits_and_says_so() -> None:
+    async with rig(dead_letter="small") as r:
+        await r.dispatcher.create(TENANT, "small", QueueConfig(max_message_bytes=5))
+        consumer = r.consumer()
+        publication = await r.queue.publish([message(b"too large"), message(b"fits")])
+        await consumer.got(2)
+        await consumer.nack(dead=True)
+        await trio.sleep(1)
+        assert (await r.dispatcher.stats(TENANT, "small")).stored == 1
+        stats = await r.dispatcher.stats(TENANT, "q")
+        assert (stats.leaving, stats.stuck) == (1, 1)
+        assert publication.ids[0] is not None
+        found = await r.dispatcher.explain(TENANT, "q", publication.ids[0])
+        assert "small refuses it" in found.why
+        numbers = r.dispatcher.transfer_numbers()
+        assert (numbers["refused"], numbers["leaving"]) == (1, 1)
+        config = QueueConfig(max_message_bytes=50)
+        await r.dispatcher.update(TENANT, "small", config)
+        await trio.sleep(400)
+        assert (await r.dispatcher.stats(TENANT, "small")).stored == 2

@@ -1,12 +1,17 @@
 """The shard's own task: timers, clocks, and callers that call back."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.effects import Run, SettleTicket
-from pushlane_dispatcher.dispatcher import open_dispatcher
+from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.stop import Stop
+from pushlane_storage.interface import Store
 from tests.dispatcher.rig import (
     START,
     TENANT,
@@ -64,35 +69,65 @@ async def test_a_sink_that_raises_is_our_bug() -> None:
             await trio.sleep_forever()
 
 
-async def test_a_wall_clock_that_steps_is_noticed() -> None:
-    """A delayed message keeps to the wall clock, also when that is set."""
-    step = 0.0
+class Steps:
+    """A dispatcher on a system whose clock is set, and one consumer."""
 
-    def wall() -> float:
-        return START / 1000 + trio.current_time() + step
+    def __init__(self) -> None:
+        self.skew = 0.0
 
-    async with open_dispatcher(memory_store(), clock=Clock(wall)) as dispatcher:
-        queue = await dispatcher.open(TENANT, "q", create=True)
-        consumer = Consumer(queue.runners[0])
-        await queue.publish([message(not_before=START + 50_000)])
+    def system(self) -> float:
+        return START / 1000 + trio.current_time() + self.skew
+
+    @asynccontextmanager
+    async def serve(
+        self, store: Store | None = None
+    ) -> AsyncIterator[tuple[Dispatcher, ShardRunner]]:
+        clock = Clock(self.system)
+        async with open_dispatcher(store or memory_store(), clock=clock) as dispatcher:
+            queue = await dispatcher.open(TENANT, "q", create=True)
+            yield dispatcher, queue.runners[0]
+
+
+@pytest.mark.parametrize("step", [-3_600, 7_200, 50, -50])
+async def test_delays_and_ttls_take_their_time_whatever_is_done_to_the_clock(step: float) -> None:
+    world = Steps()
+    async with world.serve() as (dispatcher, runner):
+        wall = dispatcher.clock.wall()
+        await runner.publish([message(not_before=wall + 30_000)])
+        await runner.publish([message(not_before=wall + 20_000, expires_at=wall + 40_000)])
         await trio.sleep(5)
-        step = 44.0
-        await consumer.got(1)
-        assert 6 <= trio.current_time() <= 16
+        world.skew = step
+        await trio.sleep(14.8)
+        assert runner.stats().delayed == 2
+        await trio.sleep(0.5)
+        assert runner.stats().delayed == 1
+        await trio.sleep(19.3)
+        assert (runner.stats().ready, runner.stats().expired) == (2, 0)
+        await trio.sleep(2)
+        assert (runner.stats().ready, runner.stats().leaving) == (1, 0)
 
 
-async def test_a_clock_that_was_set_is_noticed_by_the_next_event() -> None:
-    step = 0.0
-
-    def wall() -> float:
-        return START / 1000 + trio.current_time() + step
-
-    async with open_dispatcher(memory_store(), clock=Clock(wall)) as dispatcher:
-        queue = await dispatcher.open(TENANT, "q", create=True)
-        await trio.sleep(60)
-        step = 500.0
-        await queue.publish([message()])
-        assert queue.runners[0]._shard.offset == START + 500_000
+async def test_a_clock_that_was_set_is_told_and_pauses_what_only_it_can_judge() -> None:
+    world = Steps()
+    store = memory_store()
+    async with world.serve(store) as (dispatcher, runner):
+        wall = dispatcher.clock.wall()
+        await runner.publish([message(expires_at=wall + 60_000)])
+    async with world.serve(store) as (dispatcher, runner):
+        await trio.sleep(30)
+        assert dispatcher.clock_numbers() == {
+            "doubted": 0, "store_ahead_ms": 0, "suspect_shards": 0, "system_ahead_ms": 0,
+        }  # fmt: skip
+        world.skew = 7_200
+        await trio.sleep(120)
+        assert dispatcher.clock_numbers() == {
+            "doubted": 1, "store_ahead_ms": 0, "suspect_shards": 1, "system_ahead_ms": 7_200_000,
+        }  # fmt: skip
+        assert runner.stats().ready == 1
+        world.skew = 0
+        await trio.sleep(21)
+        assert dispatcher.clock_numbers()["suspect_shards"] == 0
+        assert runner.stats().ready == 0
 
 
 async def test_an_alarm_that_stays_due_does_not_spin() -> None:
@@ -101,10 +136,10 @@ async def test_an_alarm_that_stays_due_does_not_spin() -> None:
         shard = r.runner._shard
         real = shard.tick
 
-        def tick(now: int, offset: int) -> None:
+        def tick(now: int, offset: int, doubted: bool = False) -> None:
             nonlocal ticks
             ticks += 1
-            real(now, offset)
+            real(now, offset, doubted)
 
         shard.tick = tick  # type: ignore[method-assign]
         shard.wake_at = lambda: 0  # type: ignore[method-assign]
@@ -123,7 +158,7 @@ async def test_a_purge_and_a_settle_need_nobody_who_waits() -> None:
 
 async def test_a_runner_that_was_stopped_before_it_ran() -> None:
     async with rig() as r:
-        send = r.runner._engine._transfers._send
+        send = r.runner._engine._send
         runner = type(r.runner)(r.runner._shard, r.runner._tools, send, r.runner.ledger)
         runner._engine.stop(Stop.CLOSED)
         assert await runner.run() is Stop.CLOSED

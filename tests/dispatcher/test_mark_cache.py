@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.courier import cache_name
+from pushlane_dispatcher.lease_guard import cache_name
 from pushlane_dispatcher.mark_cache import agrees, is_whole, name_of
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.stop import Stop
-from pushlane_leases.interface import LeaseCacheError, StaleEpoch
+from pushlane_leases.interface import LeaseCacheError
 from pushlane_leases.memory import InstantLeases, LeaseTable, MemoryLeases
 from pushlane_storage.bucket import Bucket, BucketKey, MarkSummary, ShardKey
+from pushlane_storage.interface import Fenced
 from pushlane_storage.memory import MemoryTables
 from pushlane_storage.segment import DedupMark, SegmentHead
 from tests.dispatcher.rig import (
@@ -162,11 +163,11 @@ async def test_a_cache_that_fails_stops_nothing(world: World) -> None:
 
 async def test_an_owner_that_finds_a_newer_one_steps_down(world: World) -> None:
     async with world.owner() as r:
-        world.cache.script.add("remember", fail(StaleEpoch("by a test")))
+        world.cache.script.add("remember", fail(Fenced("by a test")))
         for number in range(4):
             await publish(r, number)
         await r.runner._engine.stopped.wait()
-        assert r.runner.stopped_by is Stop.STALE
+        assert r.runner.stopped_by is Stop.FENCED
 
 
 BUCKET = Bucket(BucketKey(0, 1, 0), 100, True, False, 4, 0, 0, MarkSummary(1, 0, {}))

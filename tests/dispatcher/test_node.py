@@ -42,7 +42,7 @@ def test_what_is_stored_is_there_again(tmp_path: Path, sqlite: SqliteLimits | No
         ("sqlite:", "memory:", "a folder comes after sqlite:"),
         ("memory:", "mongo://x", "bad lease URL 'mongo://x': known are memory:, redis://"),
         ("memory:", "redis:x", "bad lease URL 'redis:x'"),
-        ("memory:", "redis://u:secret@x/one", r"bad Redis URL redis://x/one: '/one' is no number"),
+        ("memory:", "redis://u:secret@x/one", r"bad Redis URL redis://x/one: '/one' is not"),
         ("nonsense", "redis://x", "bad store URL 'nonsense'"),
         ("memory:", "memory", "bad lease URL 'memory'"),
         ("memory:", "memory:x", "bad lease URL 'memory:x'"),
@@ -86,6 +86,8 @@ class _Nobody:
     def deliver(self, *_: object) -> None: ...
 
     def lost(self, *_: object) -> None: ...
+
+    def starved(self, *_: object) -> None: ...
 
     def ended(self, *_: object) -> None: ...
 

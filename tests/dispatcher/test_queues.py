@@ -1,14 +1,29 @@
 """Queues by name: creating, reading, changing, listing, deleting, and what can go wrong."""
 
+import logging
+from collections.abc import Awaitable, Callable
+
 import pytest
+import trio
 
 from pushlane.wire.errors import BadRequest, Conflict, NotFound, Unavailable
-from pushlane_dispatcher.queues import Queues
+from pushlane_dispatcher.dispatcher import Dispatcher
 from pushlane_dispatcher.redrive import Redrive
 from pushlane_dispatcher.settings import Settings
+from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import StoreRefused, StoreUnknown
-from pushlane_storage.queue import QueueConfig
-from tests.dispatcher.rig import TENANT, Call, Consumer, ScriptedStore, dispatching, fail, message
+from pushlane_storage.queue import QueueConfig, QueueRow
+from tests.dispatcher.rig import (
+    TENANT,
+    Call,
+    Consumer,
+    Gate,
+    ScriptedStore,
+    blocked,
+    dispatching,
+    fail,
+    message,
+)
 
 
 async def test_a_created_queue_can_be_read() -> None:
@@ -185,25 +200,104 @@ async def test_a_deleted_queue_is_gone_with_its_messages_and_can_be_made_again()
             await dispatcher.explain(TENANT, "q", publication.ids[0])
 
 
-async def test_a_queue_that_is_being_deleted_can_not_be_used_and_deleting_goes_on() -> None:
-    store = ScriptedStore()
+async def cut_deletion(store: ScriptedStore) -> QueueRow:
+    """A server that dies while it deletes a queue; its row as it was."""
     async with dispatching(store) as dispatcher:
-        await dispatcher.create(TENANT, "q")
+        row = await dispatcher.create(TENANT, "q")
         await dispatcher.publish(TENANT, "q", [message()])
         store.script.add("remove_queue", fail(StoreUnknown("?")))
         with pytest.raises(Unavailable):
             await dispatcher.delete(TENANT, "q")
-        for use in (
-            dispatcher.get(TENANT, "q"),
-            dispatcher.update(TENANT, "q", QueueConfig()),
-            dispatcher.open(TENANT, "q", create=True),
-        ):
-            with pytest.raises(NotFound, match="being deleted"):
-                await use
-        with pytest.raises(Conflict):
-            await dispatcher.create(TENANT, "q")
-        await dispatcher.delete(TENANT, "q")
+    return row
+
+
+async def publish(dispatcher: Dispatcher) -> None:
+    assert not (await dispatcher.publish(TENANT, "q", [message()], create=True)).failed
+
+
+async def create(dispatcher: Dispatcher) -> None:
+    await dispatcher.create(TENANT, "q")
+
+
+async def ensure(dispatcher: Dispatcher) -> None:
+    await dispatcher.ensure(TENANT, "q", QueueConfig())
+
+
+@pytest.mark.parametrize("use", [publish, create, ensure])
+async def test_whoever_needs_the_name_of_a_queue_that_was_half_deleted_finishes_it(
+    use: Callable[[Dispatcher], Awaitable[None]],
+) -> None:
+    store = ScriptedStore()
+    old = await cut_deletion(store)
+    async with dispatching(ScriptedStore(store.tables)) as dispatcher:
+        await use(dispatcher)
+        row = await dispatcher.get(TENANT, "q")
+        assert row.id != old.id
+        assert store.tables.buckets(ShardKey(old.id, 0)) == []
+
+
+async def get(dispatcher: Dispatcher) -> None:
+    with pytest.raises(NotFound):
+        await dispatcher.get(TENANT, "q")
+
+
+async def update(dispatcher: Dispatcher) -> None:
+    with pytest.raises(NotFound):
+        await dispatcher.update(TENANT, "q", QueueConfig())
+
+
+async def subscribe(dispatcher: Dispatcher) -> None:
+    with pytest.raises(NotFound):
+        await dispatcher.open(TENANT, "q")
+
+
+async def list_all(dispatcher: Dispatcher) -> None:
+    await dispatcher.list(TENANT)
+
+
+@pytest.mark.parametrize("meet", [get, update, subscribe, list_all])
+async def test_whoever_meets_a_queue_that_was_half_deleted_has_it_finished(
+    meet: Callable[[Dispatcher], Awaitable[None]],
+) -> None:
+    store = ScriptedStore()
+    old = await cut_deletion(store)
+    async with dispatching(ScriptedStore(store.tables)) as dispatcher:
+        await meet(dispatcher)
+        await blocked()
         assert store.tables.read_queue(TENANT, "q") is None
+        assert store.tables.buckets(ShardKey(old.id, 0)) == []
+
+
+async def test_a_deletion_that_can_not_be_finished_is_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    store = ScriptedStore()
+    await cut_deletion(store)
+    async with dispatching(store) as dispatcher:
+        store.script.add("remove_queue", fail(StoreRefused("no")), fail(StoreRefused("no")))
+        with pytest.raises(Unavailable):
+            await dispatcher.ensure(TENANT, "q", QueueConfig())
+        await blocked()
+        assert "could not be finished" in caplog.text
+        assert (await dispatcher.ensure(TENANT, "q", QueueConfig())).version == 1
+
+
+async def test_deletions_are_finished_a_few_at_once() -> None:
+    store = ScriptedStore()
+    for number in range(5):
+        row = store.tables.create_queue(TENANT, f"q{number}", QueueConfig())
+        store.tables.mark_deleting(row)
+    gate = Gate()
+    store.script.always["remove_queue"] = gate
+    async with dispatching(store, settings=Settings(finishing=2)) as dispatcher:
+        for _ in range(3):
+            await dispatcher.list(TENANT)
+            await blocked()
+        assert len(store.script.called("remove_queue")) == 2
+        gate.released.set()
+        while await dispatcher.list(TENANT):
+            await blocked()
 
 
 async def test_open_creates_when_asked_and_only_then() -> None:
@@ -240,6 +334,16 @@ async def test_rows_are_remembered_up_to_a_bound() -> None:
         assert store.script.called("read_queue") == [(TENANT, "a")]
 
 
+async def test_rows_are_remembered_for_a_short_while() -> None:
+    store = ScriptedStore()
+    async with dispatching(store) as dispatcher:
+        row = await dispatcher.create(TENANT, "q")
+        changed = store.tables.update_queue(row, QueueConfig(lease_ms=7_000))
+        assert await dispatcher.get(TENANT, "q") == row
+        await trio.sleep(Settings().row_ms / 1000)
+        assert await dispatcher.get(TENANT, "q") == changed
+
+
 async def test_an_update_reaches_open_shards() -> None:
     async with dispatching() as dispatcher:
         await dispatcher.create(TENANT, "q", QueueConfig(paused=True))
@@ -252,39 +356,48 @@ async def test_an_update_reaches_open_shards() -> None:
         assert opened.row.config == QueueConfig()
 
 
-async def test_a_dead_letter_queue_has_none_of_its_own() -> None:
+async def test_what_dies_in_a_queue_that_others_name_is_kept() -> None:
     async with dispatching() as dispatcher:
-        queues: Queues = dispatcher._queues
-        q = await dispatcher.create(TENANT, "q")
-        grave = await dispatcher.create(TENANT, "grave")
-        dead = await dispatcher.create(TENANT, "old.dead", QueueConfig(dead_letter="x"))
-        assert await queues.dead_letter(q) == "q.dead"
-        assert await queues.dead_letter(grave) == "grave.dead"
-        assert await queues.dead_letter(dead) is None
-        opened = await dispatcher.open(TENANT, "grave")
-
-        def target() -> str | None:
-            return opened.runners[0]._shard.verdicts.dead_letter
-
-        assert target() == "grave.dead"
-        await dispatcher.update(TENANT, "q", QueueConfig(dead_letter="grave"))
-        assert target() is None
-        await dispatcher.update(TENANT, "q", QueueConfig(dead_letter=""))
-        assert target() == "grave.dead"
-        await dispatcher.create(TENANT, "r", QueueConfig(dead_letter="grave"))
-        assert target() is None
-        await dispatcher.delete(TENANT, "r")
-        assert target() == "grave.dead"
-
-
-async def test_who_is_a_dead_letter_queue_is_known_after_a_restart() -> None:
-    store = ScriptedStore()
-    async with dispatching(store) as dispatcher:
         await dispatcher.create(TENANT, "q", QueueConfig(dead_letter="grave"))
-        await dispatcher.create(TENANT, "grave")
-    async with dispatching(ScriptedStore(store.tables)) as dispatcher:
-        grave = await dispatcher.get(TENANT, "grave")
-        assert await dispatcher._queues.dead_letter(grave) is None
+        opened = await dispatcher.open(TENANT, "grave", create=True)  # with dead letters of its own
+        assert opened.runners[0]._shard.verdicts.dead_letter == "grave.dead"
+        await opened.publish([message()])
+        consumer = Consumer(opened.runners[0])
+        await consumer.got(1)
+        await consumer.nack(dead=True)
+        dead = await dispatcher.open(TENANT, "grave.dead", create=True)
+        assert await Consumer(dead.runners[0]).got(1) == [b"1"]
+
+
+async def test_dead_letters_go_where_none_die_again() -> None:
+    async with dispatching() as dispatcher:
+        await dispatcher.create(TENANT, "orders")
+        await dispatcher.create(TENANT, "grave", QueueConfig(dead_letter=""))
+        await dispatcher.create(TENANT, "old.dead")
+        with pytest.raises(Conflict, match=r"orders, which sends .* to orders\.dead"):
+            await dispatcher.create(TENANT, "q", QueueConfig(dead_letter="orders"))
+        for target in ("grave", "old.dead", "not.there", "", None):
+            name = f"{target}-q"
+            await dispatcher.create(TENANT, name, QueueConfig(dead_letter=target))
+            with pytest.raises(Conflict, match="dead letters of its own"):
+                await dispatcher.update(TENANT, name, QueueConfig(dead_letter="orders"))
+            await dispatcher.update(TENANT, name, QueueConfig(dead_letter=target, lease_ms=5_000))
+
+
+async def test_no_two_queues_bury_each_others_dead() -> None:
+    async with dispatching() as dispatcher:
+        await dispatcher.create(TENANT, "a", QueueConfig(dead_letter="b"))
+        with pytest.raises(Conflict, match="to b"):
+            await dispatcher.create(TENANT, "b", QueueConfig(dead_letter="a"))
+
+
+async def test_what_was_configured_before_can_be_changed_otherwise() -> None:
+    store = ScriptedStore()
+    store.tables.create_queue(TENANT, "q", QueueConfig(dead_letter="orders"))
+    async with dispatching(store) as dispatcher:
+        await dispatcher.create(TENANT, "orders")
+        config = QueueConfig(dead_letter="orders", lease_ms=5_000)
+        assert (await dispatcher.update(TENANT, "q", config)).config == config
 
 
 async def test_changing_a_queue_minds_no_dead_letter_queue_that_is_being_deleted() -> None:

@@ -12,10 +12,11 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from pushlane_dispatcher.courier import cache_name
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.lease_guard import cache_name
 from pushlane_dispatcher.settings import Settings
 from pushlane_leases.redis.cache import RedisLeases
+from pushlane_leases.redis.keys import epoch_key
 from pushlane_leases.redis.limits import RedisLimits
 from pushlane_storage.memory import MemoryStore
 from pushlane_storage.message import Message
@@ -85,7 +86,7 @@ async def knows(r: Rig, server: Redis, count: int) -> None:
 
 def numbers(dispatcher: Dispatcher) -> dict[str, int]:
     found = dispatcher.lease_numbers()
-    assert set(found) == {"broken", "failures", "forgotten", "skipped", "trips"}
+    assert set(found) == {"broken", "failures", "forgotten", "overruled", "skipped", "trips"}
     return found
 
 
@@ -169,6 +170,27 @@ async def test_without_redis_from_the_start(server: Redis) -> None:
         server.start()
         await knows(r, server, 5)
         assert not numbers(r.dispatcher)["broken"]
+
+
+@real_time
+async def test_a_redis_that_is_ahead_of_the_store_is_overwritten(server: Redis) -> None:
+    """It was restored, or is another one than before."""
+    store = memory_store()
+    async with node(store, server) as r:
+        await publish(r, 0, 5)
+        with server.client() as client:
+            client.set(epoch_key(cache_name(r.runner.key)), 1_000_000)
+    async with node(MemoryStore(store.tables), server) as r:
+        consumer = r.consumer(10, lease_ms=HOUR_MS)
+        await consumer.got(5)
+        await knows(r, server, 5)
+        assert numbers(r.dispatcher)["overruled"] == 1
+        with server.client() as client:  # and while it serves
+            client.set(epoch_key(cache_name(r.runner.key)), 1_000_000)
+        await publish(r, 5)
+        await consumer.got(6)
+        await until(lambda: numbers(r.dispatcher)["overruled"] == 2)
+        await knows(r, server, 6)
 
 
 @real_time

@@ -174,3 +174,34 @@ async def test_what_was_never_dead_has_nowhere_to_go_back_to() -> None:
     async with rig() as r:
         await bury(r, message(b"1"))
         assert (await redrive(r)).count == 0
+
+
+async def test_what_its_queue_refuses_comes_back_with_the_reason() -> None:
+    async with rig() as r:
+        await bury(r, letter(b"1", queue="gone"), letter(b"2"))
+        assert await redrive(r) == Redriven(2, None)
+        await trio.sleep(1)
+        stats = await r.dispatcher.stats(TENANT, DEAD)
+        assert (stats.ready, stats.leaving) == (1, 0)
+        page = await r.dispatcher.peek(TENANT, DEAD, 10)
+        (found,) = page.messages
+        assert found.message.body == b"1"
+        explained = await r.dispatcher.explain(TENANT, DEAD, page.id(found))
+        assert explained.error == "gone refused it: there is no queue gone"
+        await r.dispatcher.create(TENANT, "gone")
+        assert await redrive(r) == Redriven(1, None)
+        assert await stored(r, "gone") == 1
+
+
+async def test_redriven_messages_of_a_key_stay_in_order_when_their_queue_is_full() -> None:
+    async with rig(max_messages=100) as r:
+        await bury(r, *[msgspec.structs.replace(letter(b"%d" % n), key="k") for n in range(1_000)])
+        assert await redrive(r) == Redriven(1_000, None)
+        got: list[bytes] = []
+        consumer = r.consumer(1)
+        with trio.fail_after(3_600):
+            while len(got) < 1_000:
+                await consumer.got(len(got) + 1)
+                got = [message.body for run in consumer.runs for message in run.messages]
+                await consumer.ack(consumer.runs[-1])
+        assert got == [b"%d" % n for n in range(1_000)]

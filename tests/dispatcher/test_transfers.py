@@ -1,67 +1,80 @@
+"""Transfers: batches to other queues, what becomes of each message, and what is counted."""
+
+import pytest
 import trio
 
-from pushlane.wire.errors import QueueFull
-from pushlane_dispatcher.core.effects import Transfer
+from pushlane.wire.errors import NotFound, PushlaneError, QueueFull, TooLarge, Unavailable
+from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.transfers import Transfers
-from pushlane_storage.message import Message
-from tests.dispatcher.rig import blocked
+from pushlane_storage.message import Dead, Message
+from pushlane_storage.queue import QueueConfig, QueueRow
 
-
-def transfer(to: str, body: bytes) -> Transfer:
-    return Transfer(None, to, Message(body, 0), "dedup")  # type: ignore[arg-type]
+DEAD = Dead("rejected", "q", "id", 1, None, 0)
 
 
 class Target:
-    """Other queues, which can be slow, full, or picky."""
+    """Other queues, which can be full, picky, or gone."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[str, list[bytes]]] = []
-        self.open = trio.Event()
-        self.full = False
+        self.made: list[tuple[str, QueueConfig]] = []
+        self.error: PushlaneError | None = None
+        self.deleting = False
 
-    async def __call__(self, to: str, messages: list[Message]) -> list[bool]:
-        self.batches.append((to, [message.body for message in messages]))
-        if to == "slow":
-            await self.open.wait()
-        if self.full:
-            raise QueueFull("full")
-        return [message.body != b"bad" for message in messages]
+    async def publish(self, tenant: str, to: str, messages: list[Message]) -> Publication:
+        await trio.lowlevel.checkpoint()
+        self.batches.append((f"{tenant}/{to}", [message.body for message in messages]))
+        if self.error is not None:
+            raise self.error
+        publication = Publication(len(messages), 1, lambda _: None)
+        bad = [index for index, message in enumerate(messages) if message.body == b"bad"]
+        publication.refused(bad, TooLarge("too large"))
+        return publication
+
+    async def ensure(self, tenant: str, to: str, config: QueueConfig) -> QueueRow:
+        await trio.lowlevel.checkpoint()
+        if self.deleting:
+            raise NotFound("it is being deleted")
+        self.made.append((f"{tenant}/{to}", config))
+        return QueueRow(tenant, to, "id", config, 1)
 
 
-async def test_what_gathers_travels_together_and_targets_do_not_wait_for_each_other() -> None:
+def letters(*bodies: bytes, dead: Dead | None = None) -> list[Message]:
+    return [Message(body, 0, dead=dead) for body in bodies]
+
+
+async def test_each_message_of_a_batch_has_its_answer() -> None:
     target = Target()
-    transfers = Transfers(target)
-    answers: list[tuple[bytes, bool]] = []
-
-    def answer(moved: Transfer, stored: bool) -> None:
-        answers.append((moved.message.body, stored))
-
-    async with trio.open_nursery() as nursery:
-
-        def add(to: str, body: bytes) -> None:
-            if transfers.add(transfer(to, body)):
-                nursery.start_soon(transfers.run, to, answer)
-
-        add("slow", b"1")
-        await blocked()
-        for body in (b"2", b"bad", b"3"):
-            add("slow", body)
-        add("quick", b"4")
-        await blocked()
-        assert answers == [(b"4", True)]
-        busy = [transfers.busy]
-        target.open.set()
-    assert [*busy, transfers.busy] == [True, False]
-    assert target.batches == [("slow", [b"1"]), ("quick", [b"4"]), ("slow", [b"2", b"bad", b"3"])]
-    assert answers[1:] == [(b"1", True), (b"2", True), (b"bad", False), (b"3", True)]
+    transfers = Transfers(target.publish, target.ensure, 1_000)
+    one, bad, two = await transfers.of("t")("to", letters(b"1", b"bad", b"2"))
+    assert (one, two) == (None, None)
+    assert isinstance(bad, TooLarge)
+    assert target.batches == [("t/to", [b"1", b"bad", b"2"])]
+    assert target.made == [], "only dead letters make their queue"
+    assert transfers.numbers() == {"stored": 2, "postponed": 0, "refused": 1}
 
 
-async def test_an_error_of_the_target_is_an_answer_for_all() -> None:
+@pytest.mark.parametrize("error", [QueueFull("full"), NotFound("gone")])
+async def test_an_error_of_the_target_is_an_answer_for_all(error: PushlaneError) -> None:
     target = Target()
-    target.full = True
-    transfers = Transfers(target)
-    for body in (b"1", b"2"):
-        transfers.add(transfer("quick", body))
-    answers: list[bool] = []
-    await transfers.run("quick", lambda _, stored: answers.append(stored))
-    assert answers == [False, False]
+    target.error = error
+    transfers = Transfers(target.publish, target.ensure, 1_000)
+    assert await transfers.of("t")("to", letters(b"1", b"2")) == [error, error]
+    full = isinstance(error, QueueFull)
+    numbers = {"stored": 0, "postponed": 2 * full, "refused": 2 * (not full)}
+    assert transfers.numbers() == numbers
+
+
+async def test_dead_letters_make_their_queue() -> None:
+    target = Target()
+    transfers = Transfers(target.publish, target.ensure, 1_000)
+    assert await transfers.of("t")("q.dead", letters(b"1", dead=DEAD)) == [None]
+    assert target.made == [("t/q.dead", QueueConfig(dead_letter="", max_message_bytes=1_000))]
+
+
+async def test_a_dead_letter_queue_that_is_being_deleted_is_made_again_later() -> None:
+    target = Target()
+    target.deleting = True
+    transfers = Transfers(target.publish, target.ensure, 1_000)
+    (error,) = await transfers.of("t")("q.dead", letters(b"1", dead=DEAD))
+    assert isinstance(error, Unavailable)

@@ -240,7 +240,7 @@ async def test_a_resumed_session_gets_what_it_did_not_list() -> None:
 
 async def test_a_session_that_stays_away_loses_what_it_has() -> None:
     async with rig() as r:
-        consumer, other = r.consumer(1), None
+        consumer, other = r.consumer(1, explicit=True), None
         await r.publish(b"1")
         await consumer.got(1)
         r.runner.detach(consumer.sub, 5_000)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from tests.repo import ROOT
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("sdk_*/*.md")])
+PATTERNS = ("*.md", "docs/**/*.md", "gateway/*.md", "sdk_*/*.md")
+PAGES = sorted(page for pattern in PATTERNS for page in ROOT.glob(pattern))
 
 _BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<why>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",

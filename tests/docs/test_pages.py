@@ -18,6 +18,7 @@ from tests.docs.page import PAGES, Block, name_of, read_blocks
 from tests.docs.places import Places, places_of
 from tests.docs.python import Python
 from tests.gateway.process import environment
+from tests.repo import ROOT
 
 SHARED = {"docs/guide.md"}
 """Pages whose Python is one session; elsewhere each block is a program."""
@@ -28,6 +29,8 @@ ELSEWHERE = {
     ("docs/demo.md", "console"): "tests/tools/demo/test_main.py",
     ("docs/embedded-store.md", "console"): "tests/storage/test_store_command.py",
     ("docs/http.md", "http"): "tests/gateway/http/test_page_of_docs.py",
+    ("docs/install.md", "console"): "tests/repo/test_install_page.py",
+    ("docs/install.md", "sh"): "tests/repo/test_install_page.py",
     ("docs/javascript.md", "html"): "sdk_js/test/browser/docs.test.ts",
     ("docs/jobs.md", "python"): "tests/spark/test_jobs_page.py",
     ("docs/jobs.md", "sh"): "tests/spark/test_jobs_page.py",
@@ -42,10 +45,12 @@ ELSEWHERE = {
     ("docs/history.md", "toml"): "tests/spark/auditing/test_recorded.py",
     ("docs/spark.md", "python"): "tests/spark/test_page_of_docs.py",
     ("docs/spark.md", "sh"): "tests/spark/test_page_of_docs.py",
+    ("docs/worker.md", "js"): "tests/docs/test_worker.py",
+    ("docs/worker.md", "python"): "tests/docs/test_worker.py",
 }
 """Blocks that other tests look after."""
 
-RUN = {"", "console", "js", "python", "toml"}
+RUN = {"", "console", "js", "python", "toml", "ts"}
 """What is run here; without a language it is a picture, and nothing to run."""
 
 
@@ -89,6 +94,8 @@ def run_block(block: Block, machine: Machine, python: Python) -> None:
         read_configuration(block.text, machine.folder)
     elif block.language == "js":
         run_javascript(machine.here(block.text))
+    elif block.language == "ts":
+        run_typescript(machine.here(block.text), machine.folder)
 
 
 def read_configuration(text: str, folder: Path) -> None:
@@ -99,7 +106,7 @@ def read_configuration(text: str, folder: Path) -> None:
     load(str(path), {})
 
 
-def run_javascript(source: str) -> None:
+def run_javascript(source: str, shown: list[str] | None = None) -> None:
     """In Node, whose WebSocket is that of browsers."""
     done = subprocess.run(
         ["node", "--experimental-websocket", "--no-warnings", "--input-type=module", "-"],
@@ -108,8 +115,28 @@ def run_javascript(source: str) -> None:
         text=True,
         timeout=60,
     )
-    shown = [row.split("// ")[1] for row in source.splitlines() if "console.log(" in row]
+    shown = logged(source) if shown is None else shown
     assert (done.stderr, done.stdout.splitlines()) == ("", shown)
+
+
+def logged(source: str) -> list[str]:
+    """What the comments say that is logged."""
+    return [row.split("// ")[1] for row in source.splitlines() if "console.log(" in row]
+
+
+def run_typescript(source: str, folder: Path) -> None:
+    """Compiled in strict mode, then run."""
+    path = folder / "example.ts"
+    path.write_text(source)
+    options = ["--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom"]
+    bin = ROOT / "sdk_js" / "node_modules" / ".bin"
+    (folder / "package.json").write_text('{"type": "module"}')
+    done = subprocess.run(
+        [bin / "tsc", *options, path],
+        cwd=folder, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    run_javascript((folder / "example.js").read_text(), logged(source))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -163,7 +190,8 @@ def test_what_is_not_run_is_little_and_says_why() -> None:
         for block in blocks_of(page)
         if block.why_not
     ]
-    assert marked == [("docs/operating.md", "nginx"), ("docs/operating.md", "sh")]
+    containers = [("docs/containers.md", "sh")] * 3
+    assert marked == [*containers, ("docs/operating.md", "nginx"), ("docs/operating.md", "sh")]
 
 
 def blocks_of(page: Path) -> list[Block]:

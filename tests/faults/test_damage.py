@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_storage.damage import Damage
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
-from tests.dispatcher.rig import START, Consumer
+from tests.dispatcher.rig import Consumer
 from tests.storage.backends import fast_folder
 from tests.storage.sqlite.tools import Opened, until
 
@@ -51,7 +52,9 @@ async def serving(
 
 
 def messages(count: int, first: int = 0) -> list[Message]:
-    return [Message(b"%d" % number, START) for number in range(first, first + count)]
+    """Published just now: retention must not end them."""
+    now = int(time.time() * 1000)
+    return [Message(b"%d" % number, now) for number in range(first, first + count)]
 
 
 CONFIG = QueueConfig(dead_letter="", dedup_window_ms=0)

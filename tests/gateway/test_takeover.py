@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,6 +27,7 @@ LIMITS = {
     "cassandra.judge_ms": 4_000,
     "cassandra.poll_ms": 50,
     "dispatcher.compare_ms": 200,
+    "dispatcher.fenced_ms": 5_000,
 }
 
 
@@ -47,6 +49,14 @@ def numbers(server: testing.server) -> dict[str, float]:
     with urllib.request.urlopen(f"{server.url}/metrics", timeout=PATIENCE_S) as answer:
         lines = answer.read().decode()
     return {name: float(n) for name, n in re.findall(r"^pushlane_store_(\w+) (\S+)$", lines, re.M)}
+
+
+def readiness(server: testing.server) -> int:
+    try:
+        with urllib.request.urlopen(f"{server.url}/readyz", timeout=PATIENCE_S) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -74,10 +84,12 @@ def test_a_server_that_stood_still(pair: tuple[testing.server, testing.server]) 
             os.kill(paused.pid, signal.SIGCONT)
         until(lambda: numbers(paused)["fenced"] == 1)
         assert (numbers(paused)["slots_lost"], numbers(paused)["slots"]) == (1, 0)
-        with urllib.request.urlopen(f"{paused.url}/readyz", timeout=PATIENCE_S) as answer:
-            assert answer.status == 200, "it has another identity by now, and serves what is free"
+        assert readiness(paused) == 503, "new clients had better go to the other one"
+        assert client.hear("goaway")["reason"] == "drain", "and so had its own"
+    until(lambda: readiness(paused) == 200)
+    with WireClient(paused.url) as client:
         client.publish("others", 2)
-        assert numbers(paused)["slots"] == 1
+        assert numbers(paused)["slots"] == 1, "it has another identity, and serves what is free"
     assert "fenced as" in paused.log()
     assert "steps down: somebody else owns the slot" in paused.log()
     assert "shows no sign of life: it is fenced" in standby.log()

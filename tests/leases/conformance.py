@@ -61,6 +61,31 @@ class LeaseConformance:
         await leases.grant(shard, 5, [run(1)])
         assert await out(leases, shard, epoch=5) == [1]
 
+    async def test_the_store_s_owner_overwrites_what_knows_a_newer_one(
+        self, leases: LeaseCache, shard: str
+    ) -> None:
+        await leases.grant(shard, 9, [run(1)])
+        with pytest.raises(StaleEpoch) as stale:
+            await leases.claim(shard, 5, NOW)
+        assert stale.value.newest == 9
+        await leases.overwrite(shard, 5, 9)
+        assert await out(leases, shard, epoch=5) == [], "what is out was another history's"
+        await leases.grant(shard, 5, [run(2)])
+        assert await out(leases, shard, epoch=5) == [2]
+        with pytest.raises(StaleEpoch):
+            await leases.grant(shard, 4, [run(3)])
+
+    async def test_only_what_was_seen_is_overwritten(self, leases: LeaseCache, shard: str) -> None:
+        await leases.grant(shard, 8, [run(1)])
+        with pytest.raises(StaleEpoch) as stale:
+            await leases.overwrite(shard, 5, 9)
+        assert stale.value.newest == 8
+        assert await out(leases, shard, epoch=8) == [1]
+        await leases.overwrite(shard, 8, 9)
+        await leases.overwrite(shard + "x", 1, 9)
+        assert await out(leases, shard, epoch=8) == [1], "a claim like any other"
+        assert await out(leases, shard + "x", epoch=1) == []
+
     async def test_shards_have_epochs_of_their_own(self, leases: LeaseCache, shard: str) -> None:
         await leases.claim(shard, 9, NOW)
         await leases.grant(shard + "x", 1, [run(1)])

@@ -37,6 +37,13 @@ def test_a_look_from_outside(redis_service: Service) -> None:
         probe_leases(f"redis://:secret@127.0.0.1:{free_port()}")
 
 
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    for use in (open_leases, probe_leases):
+        with pytest.raises(BadLeaseUrl, match=r"pip install 'pushlane-server\[cluster\]'"):
+            use("redis://:secret@example.org")
+
+
 def test_who_has_no_redis_does_not_import_it() -> None:
     code = (
         "import sys, pushlane_leases.url as url, pushlane_gateway.server; "

@@ -26,6 +26,7 @@ class Door:
         self._listener = socket.create_server((HOST, 0))
         self._pairs: set[Pair] = set()
         self._lock = threading.Lock()
+        self._is_over = False
         self.delay_s = 0.0
         """How long everything waits here, on its way there and on its way back."""
         _in_thread(self._accept)
@@ -51,6 +52,8 @@ class Door:
 
     def close(self) -> None:
         _close((self._listener,))
+        with self._lock:
+            self._is_over = True
         self.cut()
 
     def _accept(self) -> None:
@@ -66,14 +69,17 @@ class Door:
             client.close()
             return
         pair = (client, server)
-        for side in pair:
-            side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with self._lock:
-            self._pairs.add(pair)
-        if target != self._leads_to:  # it was led elsewhere meanwhile
+        try:
+            with self._lock:
+                self._pairs.add(pair)
+                if self._is_over or target != self._leads_to:  # while it came
+                    return
+            for side in pair:
+                side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _in_thread(lambda: self._pump(pair, server, client))
+            self._pump(pair, client, server)
+        finally:
             self._part(pair)
-        _in_thread(lambda: self._pump(pair, server, client))
-        self._pump(pair, client, server)
 
     def _pump(self, pair: Pair, source: socket.socket, target: socket.socket) -> None:
         try:

@@ -16,6 +16,8 @@ from tests.outages.stage import Stage
 SOON_MS = 5_000
 OWNER_MS = 15_000
 """With a change of owner: the old one is judged for 10 s before it is fenced."""
+BOTH_MS = OWNER_MS + SOON_MS
+"""With a replica that is missing as well; it took 23 s and more when reads waited for it."""
 HANG_S = 20.0
 """How long a Cassandra node hangs."""
 AWAY_S = 3.0
@@ -90,6 +92,17 @@ def kill_gateway(stage: Stage) -> Told:
     return Told(f"ready after {took} ms, {stage.gateway.cpu_ms()} of them computing", took)
 
 
+def kill_both(stage: Stage) -> Told:
+    """The takeover reads tables that nobody has read for long, and a replica doesn't answer."""
+    node = stage.rng.choice(stage.ring.nodes)
+    node.kill()
+    told = kill_gateway(stage)
+    stage.wait_until_busy()
+    node.start()
+    stage.ring.wait()
+    return told
+
+
 def replace_gateway(stage: Stage) -> Told:
     """It hangs, another one takes over. Then it goes on, with strays that still talk to it."""
     old, new = stage.gateway, stage.new_gateway()
@@ -126,5 +139,6 @@ FAULTS: dict[str, Fault] = {
     "kill -9 of Redis": Fault(kill_redis),
     "Redis is slow": Fault(slow_redis),
     "kill -9 of the gateway": Fault(kill_gateway, OWNER_MS),
+    "kill -9 of the gateway and a Cassandra node": Fault(kill_both, BOTH_MS),
     "the gateway hangs, another takes over": Fault(replace_gateway, OWNER_MS),
 }

@@ -102,3 +102,14 @@ def test_a_closed_one(door: Door) -> None:
         assert inside.recv(100) == b""
     with pytest.raises(OSError):  # noqa: PT011
         enter(door)
+
+
+def test_who_comes_while_it_is_closed_is_shown_out(echoes: tuple[Echo, Echo]) -> None:
+    door = Door(echoes[0].port)
+    door.close()
+    ours, theirs = socket.socketpair()
+    with ours:
+        door._serve(theirs)  # accepted before, and served only now
+        assert ours.recv(1) == b""
+        assert theirs.fileno() == -1
+    assert door._pairs == set()

@@ -133,6 +133,9 @@ class Consumer:
                 if n in self.held:
                     self.held.remove(n)
 
+    def starved(self, starving: bool) -> None:
+        """Never: this is the only shard."""
+
     def ended(self, code: str, message: str) -> None:
         self.held.clear()
 

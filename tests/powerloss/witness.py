@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from pushlane_dispatcher.core.dedup import TRANSFER
 from pushlane_dispatcher.core.ident import make_id, parse_id
 from pushlane_dispatcher.core.recovered import Recovered
 from pushlane_dispatcher.core.recovery import existing_marks, recover
@@ -20,7 +19,8 @@ from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
 from pushlane_storage.existing import ShardRows
 from pushlane_storage.history import event as history
 from pushlane_storage.interface import Due, Store
-from pushlane_storage.message import Message
+from pushlane_storage.message import TRANSFER, Message
+from pushlane_storage.note import DueShard, Note
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
@@ -88,6 +88,11 @@ class Witness(Store):
             self._record(history.Open(self._wall(), self.node, epoch))
         return epoch
 
+    async def next_epoch(self, shard: ShardKey) -> int:
+        epoch = await self.store.next_epoch(shard)
+        self._record(history.Open(self._wall(), self.node, epoch))
+        return epoch
+
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         await self.store.write_seal(shard, seal)
         rows = self._rows.pop(shard)
@@ -99,9 +104,10 @@ class Witness(Store):
     ) -> None:
         for found in recovered.buckets:
             arrived = [
-                mark.seq
+                seq
                 for mark in existing_marks(found.row, rows.heads.get(found.row.key, ()))
-                if mark.dedup is not None and mark.dedup.startswith(TRANSFER)
+                if mark.producer is not None and mark.producer.startswith(TRANSFER)
+                for seq in range(mark.seq, mark.seq + mark.count)
             ]
             bodies = await self._read_bodies(shard, found.row.key, arrived)
             assert list(bodies) == arrived, f"the store lost some of {arrived}"
@@ -168,7 +174,7 @@ class Witness(Store):
             yield history.Void(now, queue, id, void.fence, void.attempts, void.deliveries)
         for leaving in row.leaving:
             id = make_id(*shard, lane, leaving.seq)
-            yield history.Leaving(now, queue, id, leaving.cause, leaving.to)
+            yield history.Leaving(now, queue, id, leaving.cause, leaving.to, leaving.number)
         for low, high in row.acked:
             yield from self._ended(shard, lane, span(low, high), "acked")
         for gone in row.gone:
@@ -242,13 +248,25 @@ class Witness(Store):
     async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         await self.store.mark_bucket(shard, bucket)
 
+    async def write_note(self, shard: ShardKey, note: Note) -> None:
+        await self.store.write_note(shard, note)
+
+    async def read_note(self, shard: ShardKey) -> Note | None:
+        return await self.store.read_note(shard)
+
+    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        return await self.store.due_shards(slot, until, limit)
+
     async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
         await self.store.drop_bucket(shard, key)
 
+    async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
+        await self.store.drop_purges(shard, flushes)
+
     async def segments(
-        self, shard: ShardKey, key: BucketKey, start: int, limit: int
+        self, shard: ShardKey, key: BucketKey, start: int, limit: int, last: int | None = None
     ) -> list[Segment]:
-        return await self.store.segments(shard, key, start, limit)
+        return await self.store.segments(shard, key, start, limit, last)
 
     async def messages(
         self, shard: ShardKey, key: BucketKey, seqs: Sequence[int]
@@ -260,6 +278,9 @@ class Witness(Store):
 
     async def put_usage(self, usage: Sequence[Usage]) -> None:
         await self.store.put_usage(usage)
+
+    async def time(self) -> int | None:
+        return await self.store.time()
 
     async def find_usage(self, key: UsageKey) -> Usage | None:
         return await self.store.find_usage(key)

@@ -38,6 +38,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert dead_links(page) == []
 
 
+def test_every_page_is_in_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / link).resolve() for link in LINK.findall(index.read_text())}
+    assert {page for page in index.parent.glob("*.md") if page != index} <= linked
+
+
 def test_a_dead_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(

@@ -4,11 +4,10 @@ Everything comes from this machine: the wheels are built with the installed hatc
 depend on is in the cache that `make setup` filled.
 """
 
-import os
-import subprocess
-import sys
+import email
+import json
+import re
 import tarfile
-import threading
 import tomllib
 import zipfile
 from collections.abc import Iterable
@@ -16,11 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.process import environment
 from tests.repo import ROOT
+from tests.repo.environments import IMPORT_ALL, VERSION, install, run, serve_once
 
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-UV = Path(sys.prefix, "bin", "uv")
 FOLDERS = {"pushlane": ROOT / "sdk_py", "pushlane_server": ROOT}
 PACKAGES = {
     "pushlane": {"pushlane"},
@@ -32,69 +29,11 @@ PACKAGES = {
         "pushlane_storage",
     },
 }
-
-# Imports every module below the packages named, so that an undeclared dependency shows. `-NAME`
-# leaves a package out, for what an extra brings.
-IMPORT_ALL = """
-import importlib, pkgutil, sys
-leave = tuple(name[1:] + "." for name in sys.argv[1:] if name.startswith("-"))
-for name in sys.argv[1:]:
-    if name.startswith("-"):
-        continue
-    package = importlib.import_module(name)
-    for module in pkgutil.walk_packages(package.__path__, name + "."):
-        if not module.name.startswith(leave):
-            importlib.import_module(module.name)
-"""
+EVERYTHING = sorted(PACKAGES["pushlane"] | PACKAGES["pushlane_server"])
 COMMANDS = "pushlane.commands"
 SPARK = "pushlane_spark"
-
-
-def run(*command: str | Path, cwd: Path, status: int = 0) -> subprocess.CompletedProcess[str]:
-    variables = os.environ | {"UV_CACHE_DIR": str(Path(sys.prefix, "uv-cache"))}
-    variables.pop("PYTHONPATH", None)
-    result = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True)
-    assert result.returncode == status, result.stdout + result.stderr
-    return result
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both sdists, and both wheels built from the sdists."""
-    folder = tmp_path_factory.mktemp("built")
-    options = ["--offline", "--no-build-isolation", f"--python={sys.executable}"]
-    for source in FOLDERS.values():
-        run(UV, "build", *options, f"--out-dir={folder}", source, cwd=folder)
-    return folder
-
-
-def install(built: Path, venv: Path, requirement: str) -> Path:
-    """Install a requirement from the built wheels into a fresh environment; returns its bin."""
-    run(UV, "venv", f"--python={sys.executable}", venv, cwd=built)
-    lock = ROOT / "requirements-dev.lock"
-    options = ["--offline", f"--python={venv}", f"--find-links={built}", f"--constraint={lock}"]
-    run(UV, "pip", "install", *options, requirement, cwd=built)
-    return venv / "bin"
-
-
-def serve_once(pushlane: Path, folder: Path) -> str:
-    """Start a server and stop it; the line that it printed."""
-    server = subprocess.Popen(
-        [pushlane, "serve", "--listen", "127.0.0.1:0"],
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    deadline = threading.Timer(60, server.kill)
-    deadline.start()
-    with server:
-        assert server.stdout is not None
-        ready = server.stdout.readline()
-        server.terminate()
-        assert server.wait() == 0
-    deadline.cancel()
-    return ready
+CLUSTER = ("pushlane_leases.redis", "pushlane_storage.cassandra.wary")
+"""What imports Redis' client and Cassandra's driver."""
 
 
 def top_level(names: Iterable[str]) -> set[str]:
@@ -121,13 +60,44 @@ def test_an_sdist_has_what_its_wheel_has(built: Path, name: str) -> None:
     assert not [name for name in names if "/tests/" in name]
 
 
+@pytest.mark.parametrize("name", PACKAGES)
+def test_what_a_registry_shows_stands_alone(built: Path, name: str) -> None:
+    with zipfile.ZipFile(built / f"{name}-{VERSION}-py3-none-any.whl") as wheel:
+        shown = email.message_from_bytes(wheel.read(f"{name}-{VERSION}.dist-info/METADATA"))
+    assert shown["Description-Content-Type"] == "text/markdown"
+    text = shown.get_payload()
+    assert isinstance(text, str)
+    assert "pip install" in text
+    assert relative_links(text) == []
+
+
+def test_what_npm_shows_stands_alone() -> None:
+    assert relative_links((ROOT / "sdk_js" / "README.md").read_text()) == []
+
+
+def relative_links(text: str) -> list[str]:
+    """Links and pictures that lead nowhere outside the repository."""
+    links = re.findall(r"\]\(([^)\s]+)\)|(?:src|href|srcset)=\"([^\"]+)\"", text)
+    return [one or other for one, other in links if not (one or other).startswith("https://")]
+
+
+def test_a_relative_link_is_found() -> None:
+    text = '[a](docs/a.md) [b](https://example.org) <img src="c.png"> ![d](d.png)'
+    assert relative_links(text) == ["docs/a.md", "c.png", "d.png"]
+
+
 def test_the_server_installs_and_runs(built: Path, tmp_path: Path) -> None:
     programs = install(built, tmp_path / "venv", "pushlane-server")
-    packages = sorted(PACKAGES["pushlane"] | PACKAGES["pushlane_server"])
-    run(programs / "python", "-c", IMPORT_ALL, *packages, f"-{SPARK}", cwd=tmp_path)
+    left_out = [f"-{name}" for name in (SPARK, *CLUSTER)]
+    run(programs / "python", "-c", IMPORT_ALL, *EVERYTHING, *left_out, cwd=tmp_path)
     version = run(programs / "pushlane", "--version", cwd=tmp_path)
     assert version.stdout == f"pushlane {VERSION}\n"
     assert serve_once(programs / "pushlane", tmp_path).startswith("ready on http://127.0.0.1:")
+
+
+def test_what_a_cluster_needs_installs_with_its_extra(built: Path, tmp_path: Path) -> None:
+    programs = install(built, tmp_path / "venv", "pushlane-server[cluster]")
+    run(programs / "python", "-c", IMPORT_ALL, *EVERYTHING, f"-{SPARK}", cwd=tmp_path)
 
 
 def test_the_spark_jobs_install_with_their_extra(built: Path, tmp_path: Path) -> None:
@@ -138,6 +108,10 @@ def test_the_spark_jobs_install_with_their_extra(built: Path, tmp_path: Path) ->
 def test_the_sdk_installs_alone(built: Path, tmp_path: Path) -> None:
     programs = install(built, tmp_path / "venv", "pushlane")
     run(programs / "python", "-c", IMPORT_ALL, "pushlane", f"-{COMMANDS}", cwd=tmp_path)
+    told = run(
+        programs / "python", "-c", "import pushlane as p; print(p.__version__)", cwd=tmp_path
+    )
+    assert told.stdout == f"{VERSION}\n"
     without = run(programs / "pushlane", "--version", cwd=tmp_path, status=1)
     assert "pip install 'pushlane[cli]'" in without.stderr
 
@@ -149,11 +123,14 @@ def test_the_command_line_installs_without_the_server(built: Path, tmp_path: Pat
     assert version.stdout == f"pushlane {VERSION}\n"
 
 
-def test_both_have_one_version_and_one_license() -> None:
+def test_all_have_one_version_and_one_license() -> None:
     projects = [
         tomllib.loads((folder / "pyproject.toml").read_text())["project"]
         for folder in FOLDERS.values()
     ]
-    assert [project["version"] for project in projects] == [VERSION, VERSION]
+    npm = json.loads((ROOT / "sdk_js" / "package.json").read_text())
+    assert {project["version"] for project in (*projects, npm)} == {VERSION}
+    assert {project["license"] for project in (*projects, npm)} == {"Apache-2.0"}
     assert f"pushlane[cli]=={VERSION}" in projects[1]["dependencies"]
-    assert (ROOT / "LICENSE").read_bytes() == (ROOT / "sdk_py" / "LICENSE").read_bytes()
+    for folder in ("sdk_py", "sdk_js"):
+        assert (ROOT / "LICENSE").read_bytes() == (ROOT / folder / "LICENSE").read_bytes()

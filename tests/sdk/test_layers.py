@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,10 @@ def test_the_wire_alone_loads_no_client() -> None:
 @pytest.mark.parametrize("name", pushlane.__all__)
 def test_every_name_is_there_with_a_docstring(name: str) -> None:
     assert getattr(pushlane, name).__doc__
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert pushlane.__version__ == metadata.version("pushlane")
 
 
 def test_other_names_are_not() -> None:

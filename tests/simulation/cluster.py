@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import msgspec
 
-from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.core.dedup import TRANSFER
-from pushlane_dispatcher.core.effects import Append, Settle, SettleTicket
+from pushlane_dispatcher.core.effects import Append, Settle
 from pushlane_dispatcher.core.ident import make_id, parse_id
 from pushlane_dispatcher.core.recovered import Recovered
 from pushlane_dispatcher.core.recovery import existing_marks
@@ -19,114 +16,87 @@ from pushlane_leases.memory import LeaseTable
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.existing import ShardRows
 from pushlane_storage.history import event as history
-from pushlane_storage.queue import QueueConfig
+from pushlane_storage.message import TRANSFER
+from pushlane_storage.queue import QueueRow
 from pushlane_storage.settlement import Settlement
-from tests.redriving import redrive_first
-from tests.simulation.audit import audit
-from tests.simulation.clients import Client, Consumer, Producer
+from tests.simulation.audit import audit_window
 from tests.simulation.node import Crashed, Node, Runner
+from tests.simulation.population import ANNEX, BOUNDS, TENANT, Population, draw_annex
+from tests.simulation.profile import LARGE_STEPS
 from tests.simulation.tables import open_tables
 from tests.simulation.world import World
 
-LONG_WINDOW_MS = 600_000
-"""A dedup window longer than a run with all its clock jumps: a repeat is always within it."""
-SHORT_WINDOW_MS = 4_000
-"""One that ends during a run, so that drained buckets are dropped; only with a true clock."""
 
-QUEUES = ("q.dead", "q")
-"""The target of transfers is opened first."""
-
-BOUNDS = Bounds(
-    window_messages=24,
-    window_bytes=4_000,
-    positions=40,
-    page_messages=8,
-    segment_messages=6,
-    segment_bytes=1_200,
-    flushes=3,
-    pending_messages=60,
-    pending_bytes=20_000,
-    bucket_ms=4_000,
-    bucket_messages=15,
-    bucket_bytes=3_000,
-    checkpoint_rows=4,
-    producer_seqs=16,
-    settled_runs=64,
-    transfers=4,
-    leaving=50,
-    transfer_retry_ms=100,
-    fetch_messages=4,
-    horizon_ms=2_000,
-    steal_ms=300,
-    expiry_sweep_ms=100,
-)
-
-
-def draw_configs(rng: Random, short_window: bool) -> dict[str, QueueConfig]:
-    return {
-        "q": QueueConfig(
-            max_attempts=rng.choice((1, 3, 5)),
-            max_deliveries=rng.choice((2, 5, 20)),
-            reserve_ms=rng.choice((800, 3_000)),
-            backoff_base_ms=50,
-            backoff_max_ms=1_000,
-            consumer_backoff_base_ms=20,
-            consumer_backoff_max_ms=300,
-            dedup_window_ms=SHORT_WINDOW_MS if short_window else LONG_WINDOW_MS,
-            max_messages=rng.choice((60, 1_000, 1_000)),
-            overflow=rng.choice(("reject", "drop_oldest", "dead_letter")),
-        ),
-        "q.dead": QueueConfig(
-            max_attempts=1_000_000, max_deliveries=1_000_000, reserve_ms=2_000,
-            backoff_base_ms=50,
-            backoff_max_ms=500, max_messages=rng.choice((30, 1_000, 1_000)),
-            dead_letter="",
-        ),
-    }  # fmt: skip
-
-
-class Cluster:
+class Cluster(Population):
     def __init__(self, world: World) -> None:
-        self.world = world
-        self.bounds = BOUNDS
-        rng = world.rng
+        super().__init__(world, BOUNDS, 0.3)
         self.tables = open_tables(world.store, world.seed)
         self.leases = LeaseTable()
-        self.queue_ids = {queue: f"id-{queue}" for queue in QUEUES}
-        self.dead_letters: dict[str, str | None] = {"q": "q.dead", "q.dead": None}
-        self.short_window = rng.random() < 0.3
+        self.rows: dict[str, QueueRow] = {}
+        """By name, of the queues that there are; some are being deleted."""
+        self.dead_letters: dict[str, str | None] = {"q": "q.dead", "q.dead": None, ANNEX: "q.dead"}
         if self.short_window:
-            world.chances.clock_jump = world.chances.drift = 0.0
+            world.chances.drift = 0.0
         self.epoch = 0
         self.node: Node | None = None
         self.nodes: list[Node] = []
-        self.configs = draw_configs(rng, self.short_window)
-        self.producers = [Producer(self, f"p{i}") for i in range(rng.choice((1, 2, 3)))]
-        self.consumers = [Consumer(self, f"c{i}", "q") for i in range(rng.choice((1, 2, 4)))]
-        self.consumers.append(Consumer(self, "d0", "q.dead"))
-        self._rows: set[tuple[str, int, int]] = set()
+        self.settle_in(self)
+        self._rows: set[tuple[ShardKey, int, int]] = set()
         self._moved: set[tuple[str, str]] = set()
         self._purged: set[str] = set()
+        self._stock: dict[str, int] = {}
+        """By queue: what it held when somebody last looked at its present owner."""
+
+    def find(self, queue: str) -> Node | None:
+        """One node has all queues."""
+        return self.node
 
     @property
-    def clients(self) -> list[Client]:
-        return [*self.producers, *self.consumers]
+    def queue_ids(self) -> dict[str, str]:
+        return {name: row.id for name, row in self.rows.items()}
+
+    # Queues
+
+    def create(self, name: str) -> None:
+        row = self.rows[name] = self.tables.create_queue(TENANT, name, self.configs[name])
+        self.name(row)
+
+    def delete(self, queue: str) -> None:
+        """Mark its row, close its shards, remove all that it has; a crash may come in between."""
+        if self.node is not None and queue in self.node.runners:
+            self.world.fault("queue.deleted")
+            self.node.guarded(self._mark)(self.node, queue)
+
+    def _mark(self, node: Node, name: str) -> None:
+        node.maybe_crash("delete.before")
+        self.rows[name] = self.tables.mark_deleting(self.rows[name])
+        node.maybe_crash("delete.marked")
+        closed = node.runners.pop(name)
+        for runner in closed:
+            runner.close()
+        for client in self.clients:
+            if client.conn is not None and client.conn.node is node:
+                client.conn.answer(client.deleted, closed[0].label)
+        self.world.after(self.world.latency(), node.guarded(self._remove), node, name)
+
+    def _remove(self, node: Node, name: str) -> None:
+        """Also by the next owner, where the last one did not come to it."""
+        self.tables.remove_queue(self.rows.pop(name))
+        self.world.record(history.Deleted(self.world.now, self.labels[name]))
+        node.maybe_crash("delete.after")
+
+    def make_again(self, queue: str) -> None:
+        if self.node is not None and queue not in self.rows:
+            self.world.fault("queue.made_again")
+            self.configs[queue] = draw_annex(self.world.rng, self.configs["q"])
+            self.create(queue)
+            self.node.guarded(self.node.open)(queue)
 
     # Nodes
 
     def start(self) -> None:
-        for queue, config in self.configs.items():
-            self.world.record(
-                history.QueueSet(
-                    0,
-                    queue,
-                    config.max_attempts,
-                    config.max_deliveries,
-                    config.dedup_window_ms,
-                    config.overflow,
-                    config.dead_letter,
-                )
-            )
+        for queue in self.configs:
+            self.create(queue)
         self.open()
         for client in self.clients:
             client.connect()
@@ -134,18 +104,22 @@ class Cluster:
     def open(self) -> None:
         """A new owner: claim, recover, seal, serve."""
         self.epoch += 1
+        self._stock.clear()  # what was about to go may be back
         self.tables.reopen()
+        if self.world.skew in LARGE_STEPS:  # an embedded store can't know what time it is
+            self.world.skew = 0
         node = Node(self, f"n{self.epoch}", self.epoch)
         self.nodes.append(node)
         self.world.record(history.Open(self.world.now, node.name, node.epoch))
         try:
-            for queue in QUEUES:
-                node.runners[queue] = Runner(node, queue)
+            for name, row in list(self.rows.items()):
+                if row.deleting:
+                    self._remove(node, name)
+                else:
+                    node.open(name)
         except Crashed:
             return
         self.node = node
-        for runner in node.runners.values():
-            self.world.after(0, node.guarded(runner.turn))
 
     def died(self, node: Node, why: str) -> None:
         """A node is over. What it had sent to the store may land at any time from now."""
@@ -160,12 +134,12 @@ class Cluster:
         if self.node is node or self.node is None:
             self.node = None
             for client in self.clients:
-                client.lose_connection()
+                client.lose_connection(broken=False)
             self.world.after(self.world.rng.randrange(1, 400), self._reopen, self.epoch)
 
     def close(self) -> None:
         for node in self.nodes:
-            for runner in node.runners.values():
+            for runner in node.every:
                 runner.shard.dispose()
         self.tables.close()
 
@@ -188,7 +162,7 @@ class Cluster:
         node.fenced = True
         self.node = None
         for client in self.clients:
-            client.lose_connection()
+            client.lose_connection(broken=False)
         self.open()
         if self.node is None:
             self.world.after(100, self._reopen, self.epoch)
@@ -205,24 +179,40 @@ class Cluster:
 
     # Managing
 
-    def purge(self) -> None:
-        self.world.record(history.Allow(self.world.now, "q", "purged"))
-        self._manage("q", lambda shard, now: shard.purge(SettleTicket(), now))
-
-    def redrive(self) -> None:
-        self.world.record(history.Allow(self.world.now, "q.dead", "redriven"))
-        self._manage("q.dead", lambda shard, now: redrive_first(shard, 5, "q", now))
-
     def set_paused(self, paused: bool) -> None:
-        self.configs["q"] = config = msgspec.structs.replace(self.configs["q"], paused=paused)
-        self._manage("q", lambda shard, _: shard.configure(config, self.dead_letters["q"]))
+        self.configure("q", paused=paused)
 
-    def _manage(self, queue: str, action: Callable[[Shard, int], object]) -> None:
+    def squeeze(self) -> None:
+        """For a while dead letters find no room, or are too large."""
         if self.node is None:
             return
-        runner = self.node.runners[queue]
-        action(runner.shard, self.node.now)
-        self.node.guarded(runner.turn)()
+        if self.configs["q.dead"].shards == 1 and self.world.rng.random() < 0.5:
+            self.configure("q.dead", max_messages=1)
+        else:
+            self.configure("q.dead", max_message_bytes=3)
+            self.send("q", "q.dead")
+        self.world.after(self.world.rng.randrange(500, 5_000), self.relax)
+
+    def relax(self) -> None:
+        self.configure("q.dead", max_messages=1_000, max_message_bytes=1_000)
+
+    def configure(self, queue: str, **changes: Any) -> None:
+        if self.node is not None and queue in self.node.runners:
+            self._sample_stock(self.node, queue)
+        else:
+            self._stock.pop(queue, None)
+        self.configs[queue] = msgspec.structs.replace(self.configs[queue], **changes)
+        if self.node is not None:
+            self.node.configure(queue)
+
+    def manage(self, queue: str, action: Callable[[Shard, int], object]) -> None:
+        """All shards of a queue."""
+        node = self.node
+        for runner in node.runners.get(queue, ()) if node is not None else ():
+            assert node is not None
+            if node.alive:
+                action(runner.shard, node.now)
+                node.guarded(runner.turn)()
 
     # History
 
@@ -231,7 +221,7 @@ class Cluster:
     ) -> None:
         """A flush is durable and counts."""
         for row in rows:
-            self._rows.add((queue, row.owner, row.n))
+            self._rows.add((key, row.owner, row.n))
             self._record_row(queue, key, row)
         self._record_purged(queue, purged)
 
@@ -246,11 +236,15 @@ class Cluster:
                     void.fence,
                     void.attempts,
                     void.deliveries,
+                    max(1, void.not_before - self.world.time) if void.not_before else 0,
                 )
             )
         for leaving in row.leaving:
             message_id = make_id(*key, lane, leaving.seq)
-            record(history.Leaving(now, queue, message_id, leaving.cause, leaving.to))
+            to = self.labels.get(leaving.to, leaving.to)
+            self.leaving[message_id] = leaving.cause, to
+            left = self.leaving[message_id]
+            record(history.Leaving(now, queue, message_id, *left, leaving.number))
         for low, high in row.acked:
             for seq in range(low, high + 1):
                 record(history.Ended(now, queue, make_id(*key, lane, seq), "acked"))
@@ -270,8 +264,10 @@ class Cluster:
         """A transfer is stored at its target."""
         if (old, new) not in self._moved:
             self._moved.add((old, new))
-            queue_id = parse_id(old).queue_id
-            queue = next(name for name, known in self.queue_ids.items() if known == queue_id)
+            queue = self.names[parse_id(old).queue_id]
+            cause, decided = self.leaving[old]
+            if decided != to:  # meanwhile another queue has the name
+                self.world.record(history.Leaving(self.world.now, queue, old, cause, to))
             self.world.record(
                 history.Moved(self.world.now, queue, old, to, new_id=new, uid=uid, seq=seq)
             )
@@ -283,20 +279,22 @@ class Cluster:
         """What a new owner found that its predecessor did not live to tell."""
         for found in recovered.buckets:
             for mark in existing_marks(found.row, rows.heads.get(found.row.key, ())):
-                if mark.dedup is not None and mark.dedup.startswith(TRANSFER):
-                    old = mark.dedup.removeprefix(TRANSFER)
-                    new = make_id(*key, found.row.key.lane, mark.seq)
-                    message = self.tables.messages(key, found.row.key, [mark.seq])[mark.seq]
-                    self.record_moved(old, queue, new, message.body.decode(), mark.seq)
+                if mark.producer is not None and mark.producer.startswith(TRANSFER):
+                    seqs = range(mark.seq, mark.seq + mark.count)
+                    for seq, message in self.tables.messages(key, found.row.key, seqs).items():
+                        assert message.dedup is not None
+                        old = message.dedup.removeprefix(TRANSFER)
+                        new = make_id(*key, found.row.key.lane, seq)
+                        self.record_moved(old, queue, new, message.body.decode(), seq)
         news = [
             row
             for partition in rows.settlements.values()
             for row in partition
-            if row.n < flushes.get(row.owner, 0) and (queue, row.owner, row.n) not in self._rows
+            if row.n < flushes.get(row.owner, 0) and (key, row.owner, row.n) not in self._rows
         ]
         for row in sorted(news, key=lambda row: (row.owner, row.n)):
             self._record_row(queue, key, row)
-        self._rows.update((queue, row.owner, row.n) for row in news)
+        self._rows.update((key, row.owner, row.n) for row in news)
         purged = [
             make_id(*key, found.row.key.lane, seq)
             for found in recovered.buckets
@@ -311,17 +309,34 @@ class Cluster:
         """Check what must hold inside, and note how near the bounds are."""
         if self.node is None:
             return
-        for queue, runner in self.node.runners.items():
-            audit(runner.shard)
-            for name, value, limit in bounds_of(runner.shard, self.bounds):
-                self.world.record(history.Bound(self.world.now, f"{queue}.{name}", value, limit))
+        for queue in self.node.runners:
+            self._sample_stock(self.node, queue)
+        for runner in self.node.every:
+            self.look_at(runner)
+            if runner.turned and not runner.waking:
+                audit_window(runner.shard)
+
+    def _sample_stock(self, node: Node, queue: str) -> None:
+        """What is stored is within the limit, or was there before the limit was lowered."""
+        config = self.configs[queue]
+        if config.overflow == "reject":
+            used = sum(runner.use.messages for runner in node.runners[queue])
+            most = max(config.max_messages, self._stock.get(queue, used))
+            self.world.record(
+                history.Bound(self.world.now, f"{self.labels[queue]}.stock", used, most)
+            )
+            shards = [runner.shard for runner in node.runners[queue]]
+            # With what is about to go: a crash may bring it back.
+            self._stock[queue] = sum(
+                shard.overflow.messages + shard.journal.pending_messages for shard in shards
+            )
 
     def left(self, queue: str) -> dict[str, str]:
         """What is still stored: message id → body."""
         assert self.node is not None
-        runner = self.node.runners[queue]
         return {
             runner.id(lane.number, seq): message.body.decode()
+            for runner in self.node.runners[queue]
             for lane in runner.shard.window.order
             for bucket in lane.buckets
             for low, high in bucket.state.settled.gaps(bucket.first, bucket.last)
@@ -329,14 +344,3 @@ class Cluster:
                 runner.key, bucket.key, range(low, high + 1)
             ).items()
         }
-
-
-def bounds_of(shard: Shard, bounds: Bounds) -> list[tuple[str, int, int]]:
-    # Each lane may have one page under way when the window fills, and bodies are fetched singly.
-    under_way = 4 * (bounds.page_messages + bounds.segment_messages + bounds.fetch_messages)
-    return [
-        ("window", shard.window.resident, bounds.window_messages + under_way),
-        ("positions", shard.life.waiting(), bounds.positions + bounds.window_messages + 64),
-        ("pending", shard.journal.pending_messages, bounds.pending_messages),
-        ("effects", len(shard._effects), 100),
-    ]

@@ -10,18 +10,27 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from pushlane_dispatcher.core import consumers, recovery, restore
+from pushlane_dispatcher.clock import Clock
+from pushlane_dispatcher.core import consumers, departures, recovery, restore
+from pushlane_dispatcher.core.bodies import Bodies
 from pushlane_dispatcher.core.consumers import Consumers
 from pushlane_dispatcher.core.dedup import Dedup
+from pushlane_dispatcher.core.delays import Delays
 from pushlane_dispatcher.core.departures import Departures
 from pushlane_dispatcher.core.effects import Append, Deliver, Drop, Settle
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.journal import Journal
-from pushlane_dispatcher.core.keys import Keys
+from pushlane_dispatcher.core.keys import Key, Keys
 from pushlane_dispatcher.core.life import Event, State
 from pushlane_dispatcher.core.log import Log
+from pushlane_dispatcher.core.notes import Notes
+from pushlane_dispatcher.core.numbers import SOMEWHERE, Numbers, Place
+from pushlane_dispatcher.core.overflow import Overflow
 from pushlane_dispatcher.core.runs import make_runs
+from pushlane_dispatcher.core.seeking import Seeking
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.shared_credit import SharedCredit
+from pushlane_dispatcher.core.starving import Starving
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
@@ -104,8 +113,9 @@ def delivered_out_of_order() -> list[tuple[Any, str, Any]]:
     def eager(self: Shard, append: Append, now: int) -> None:
         lane = append.lane
         if lane.flights[0] is not append and not lane.paging:
-            self.window._admit(
-                lane, append.segment.first, append.segment.messages, None, now, now + self.offset
+            segment, wall = append.segment, now + self.offset
+            self.window.admission.mixed(
+                lane, segment.first, segment.messages, append.bucket, False, now, wall
             )
         appended(self, append, now)
 
@@ -123,11 +133,42 @@ def dedup_forgotten_at_restart() -> list[tuple[Any, str, Any]]:
 
 
 @plant("dedup", "unacked_unknown", "phantom")
+def old_numbers_are_new_after_a_restart() -> list[tuple[Any, str, Any]]:
+    """Of a producer only the remembered numbers are known, not that lower ones were used."""
+    original = restore.restore
+
+    def forgetful(shard: Shard, recovered: Any, now: int) -> None:
+        original(shard, recovered, now)
+        for numbers in shard.dedup.producers._own.values():
+            numbers.floor = 0
+
+    from pushlane_dispatcher.core import shard as shard_module
+
+    return [(shard_module, "restore", forgetful)]
+
+
+@plant("dedup", "unacked_unknown", "phantom")
 def marks_dropped_with_their_bucket() -> list[tuple[Any, str, Any]]:
     def at_once(self: Shard, drained: Bucket, now: int) -> None:
         self._effects.append(Drop(drained.key))
 
     return [(Shard, "drop_later", at_once)]
+
+
+@plant("dedup", "unacked_unknown", "phantom")
+def numbers_dropped_with_their_bucket() -> list[tuple[Any, str, Any]]:
+    return [(Notes, "concerns", lambda self, bucket: False)]
+
+
+@plant("dedup", "unacked_unknown", "phantom")
+def a_number_below_those_remembered_is_new() -> list[tuple[Any, str, Any]]:
+    find = Numbers.find
+
+    def forgetful(self: Numbers, number: int) -> Place | None:
+        place = find(self, number)
+        return None if place is SOMEWHERE and number <= self.floor else place
+
+    return [(Numbers, "find", forgetful)]
 
 
 @plant("audit", "phantom", "exception", "lost", "ack_before_durable")
@@ -288,6 +329,80 @@ def permit_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
     return [(Consumers, "resume", forgetful), (Consumers, "set_credit", quiet)]
 
 
+@plant("audit")
+def a_hot_key_fills_the_window() -> list[tuple[Any, str, Any]]:
+    stored, page = Window.stored, Window._page
+
+    def crowded(self: Window) -> bool:
+        return self.keys.kept >= self._bounds.positions
+
+    def hold_up(self: Window, append: Append, now: int, wall: int) -> None:
+        if not crowded(self):
+            stored(self, append, now, wall)
+
+    def stop(self: Window, lane: Any) -> None:
+        if not crowded(self):
+            page(self, lane)
+
+    return [(Window, "stored", hold_up), (Window, "_page", stop)]
+
+
+@plant("key_order", "drain", "audit")
+def the_first_passed_message_is_forgotten() -> list[tuple[Any, str, Any]]:
+    claim = Keys.claim
+
+    def last(self: Keys, key: str, entry: Entry) -> State | None:
+        state = claim(self, key, entry)
+        if state is None:
+            self._keys[key].again = entry.seq
+        return state
+
+    return [(Keys, "claim", last)]
+
+
+@plant("key_order")
+def a_key_skips_what_stands_before_the_read() -> list[tuple[Any, str, Any]]:
+    claim = Seeking.claim
+
+    def anywhere(self: Seeking, name: str, entry: Entry, start: int) -> State | None:
+        return claim(self, name, entry, 0)
+
+    return [(Seeking, "claim", anywhere)]
+
+
+@plant("drain")
+def a_sought_key_is_given_up() -> list[tuple[Any, str, Any]]:
+    return [(Seeking, "read", lambda self: None)]
+
+
+@plant("drain", "audit")
+def delays_left_to_the_index_are_not_read_again() -> list[tuple[Any, str, Any]]:
+    trim = Delays.trim
+
+    def forgetful(self: Delays) -> None:
+        until = self.read_until
+        trim(self)
+        self.read_until = until
+
+    return [(Delays, "trim", forgetful)]
+
+
+@plant("audit")
+def a_higher_lane_finds_no_room() -> list[tuple[Any, str, Any]]:
+    return [(Bodies, "room_for", lambda self, lane: not self.full)]
+
+
+@plant("audit")
+def nothing_is_dropped_beyond_the_window() -> list[tuple[Any, str, Any]]:
+    pay = Overflow.pay
+
+    def once(self: Overflow, now: int, wall: int, count: int = 0, size: int = 0) -> None:
+        pay(self, now, wall, count, size)
+        self.owing = False
+
+    return [(Overflow, "pay", once)]
+
+
 @plant("drain")
 def key_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
     release = Keys.release
@@ -328,19 +443,115 @@ def key_freed_before_the_ack_is_durable() -> list[tuple[Any, str, Any]]:
 
 
 @plant("key_order")
+def key_freed_before_a_departure_is_durable() -> list[tuple[Any, str, Any]]:
+    leave = Departures.leave
+
+    def hasty(self: Departures, entry: Entry, cause: str, to: str, now: int, wall: int) -> None:
+        leave(self, entry, cause, to, now, wall)
+        self._window.free_key(entry, now)
+
+    return [(Departures, "leave", hasty)]
+
+
+@plant("key_order")
 def order_taken_from_the_clock() -> list[tuple[Any, str, Any]]:
     claim = Keys.claim
 
-    def by_time(self: Keys, key: str, entry: Entry) -> bool:
-        first = claim(self, key, entry)
-        if not first:
+    def by_time(self: Keys, key: str, entry: Entry) -> State | None:
+        state = claim(self, key, entry)
+        if state is State.BLOCKED:
             blocked = self._keys[key].blocked
             ordered = sorted(blocked, key=lambda e: e.message.published_at if e.message else 0)
             blocked.clear()
             blocked.extend(ordered)
-        return first
+        return state
 
     return [(Keys, "claim", by_time)]
+
+
+@plant("attempts", "dead_cause")
+def a_reservation_that_time_or_a_thief_ended_counts() -> list[tuple[Any, str, Any]]:
+    give_back = Verdicts.give_back
+
+    def blaming(self: Verdicts, entry: Entry, now: int, wall: int) -> None:
+        if entry.state is State.RESERVED:
+            self.break_off(entry, now, wall)
+        else:
+            give_back(self, entry, now, wall)
+
+    return [(Verdicts, "give_back", blaming)]
+
+
+@plant("attempts", "dead_cause")
+def an_owner_that_died_counts_like_a_client() -> list[tuple[Any, str, Any]]:
+    adopted = Consumers.adopted
+
+    def blaming(self: Consumers, subscription: Subscription, entry: Entry) -> None:
+        adopted(self, subscription, entry)
+        subscription.broken = True
+
+    return [(Consumers, "adopted", blaming)]
+
+
+@plant("attempts", "dead_cause")
+def a_lease_that_expires_is_a_delivery_too() -> list[tuple[Any, str, Any]]:
+    fail = Verdicts.fail
+
+    def twice(self: Verdicts, entry: Entry, error: str, now: int, wall: int) -> None:
+        entry.deliveries += 1
+        fail(self, entry, error, now, wall)
+
+    return [(Verdicts, "fail", twice)]
+
+
+@plant("stalled", "drain")
+def permits_back_from_backoff_are_not_said() -> list[tuple[Any, str, Any]]:
+    """A subscription over several shards stands still when all its permits were in backoff."""
+    deal = SharedCredit.deal
+
+    def stingy(self: SharedCredit, used: Any, down: Any = ()) -> list[int]:
+        return deal(self, used, down) if sum(used) < self.total else [0] * len(used)
+
+    return [
+        (SharedCredit, "deal", stingy),
+        (Starving, "pardoned", lambda self, subscription: None),
+    ]
+
+
+@plant("stalled", "drain", seed=163)
+def a_permit_that_nobody_needs_stays_where_it_is() -> list[tuple[Any, str, Any]]:
+    speak = Starving.speak
+
+    def greedy(self: Starving, ready: int) -> None:
+        self._fed.clear()
+        speak(self, ready)
+
+    return [(Starving, "speak", greedy)]
+
+
+@plant("stalled", "drain", seed=107)
+def who_was_away_is_not_told_again_that_it_starves() -> list[tuple[Any, str, Any]]:
+    """Its shards begin anew when it resumes, but this one thinks that it has spoken."""
+
+    def remember(self: Starving, subscription: Subscription) -> None:
+        self._waiting.pop(subscription, None)
+
+    return [(Starving, "forget", remember)]
+
+
+@plant("stalled", "drain")
+def a_blocked_key_blocks_all() -> list[tuple[Any, str, Any]]:
+    """What is blocked is kept in memory, and at the bound nothing more comes in."""
+
+    def keep(self: Keys, key: Key, entry: Entry) -> bool:
+        key.blocked.append(entry)
+        self.kept += 1
+        return True
+
+    def overdone(self: Window) -> bool:
+        return self.keys.kept >= self._bounds.positions
+
+    return [(Keys, "keep", keep), (Window, "overdone", property(overdone))]
 
 
 # Ending
@@ -348,12 +559,42 @@ def order_taken_from_the_clock() -> list[tuple[Any, str, Any]]:
 
 @plant("transfer", "lost")
 def transfer_settles_before_it_appends() -> list[tuple[Any, str, Any]]:
-    def hasty(self: Departures, entry: Entry) -> None:
+    def hasty(self: Departures, entry: Entry, now: int) -> None:
         self._life.move((entry,), Event.MOVE, entry.since)
         entry.cause = f"dead:{entry.cause}"
         self._log.end(entry)
 
     return [(Departures, "decided", hasty)]
+
+
+@plant("drain")
+def refused_messages_stay_on_their_way() -> list[tuple[Any, str, Any]]:
+    return [(departures, "_for_good", lambda error, late: False)]
+
+
+@plant("key_order", seed=56)
+def those_behind_a_refused_transfer_pass_it() -> list[tuple[Any, str, Any]]:
+    hold = Departures._hold
+
+    def impatient(self: Departures, line: Any, error: Any, now: int) -> None:
+        line.waiting.rotate(-1)
+        hold(self, line, error, now)
+
+    return [(Departures, "_hold", impatient)]
+
+
+@plant("transfer")
+def a_new_owner_numbers_transfers_anew() -> list[tuple[Any, str, Any]]:
+    original = restore._restore_leaving
+
+    def anew(shard: Shard, found: Any, now: int) -> list[Entry]:
+        entries = original(shard, found, now)
+        for entry in entries:
+            entry.number = shard.departures._next
+            shard.departures._next += 1
+        return entries
+
+    return [(restore, "_restore_leaving", anew)]
 
 
 @plant("attempts", "dead_cause")
@@ -430,3 +671,9 @@ def flush_that_forgets_its_entries() -> list[tuple[Any, str, Any]]:
         return batch
 
     return [(Log, "settled", forgetful)]
+
+
+@plant("drain", "lost", "dead_cause")
+def wall_time_that_steps_with_the_systems_clock() -> list[tuple[Any, str, Any]]:
+    """A delay of a second takes two hours, and what should live for ten minutes is gone."""
+    return [(Clock, "wall", Clock.system)]

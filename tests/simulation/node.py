@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
+from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.effects import (
     Append,
     Confirm,
     Deliver,
     Done,
     Drop,
+    DropPurges,
     Effect,
     Fetch,
     Forget,
@@ -29,31 +32,40 @@ from pushlane_dispatcher.core.effects import (
     Run,
     Schedule,
     Settle,
+    Starved,
     Transfer,
+    WriteNote,
 )
 from pushlane_dispatcher.core.ident import make_id
+from pushlane_dispatcher.core.overflow import Use
 from pushlane_dispatcher.core.recovery import recover, remember
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.wanted_marks import wanted_marks
 from pushlane_dispatcher.recover import lease_of
+from pushlane_dispatcher.route import shard_of
+from pushlane_dispatcher.shares import Shares
 from pushlane_leases.interface import LeaseRun, ReceiptRun, StaleEpoch
 from pushlane_storage.bucket import CONTROL, ShardKey
 from pushlane_storage.existing import ShardRows, needs_heads, needs_settlements
 from pushlane_storage.history import event as history
+from pushlane_storage.message import Message
+from tests.simulation.fan import Part, label_of
 
 if TYPE_CHECKING:
-    from tests.simulation.clients import Consumer, PublishRequest, SettleRequest
+    from tests.simulation.clients import PublishPart
     from tests.simulation.cluster import Cluster
+    from tests.simulation.consumers import SettleRequest
 
 RETRY_MS = 20
 
 WEIGHTS = {
-    "schedule.before": 60,
-    "schedule.after": 60,
-    "lost.before": 12,
-    "transfer.before": 6,
-    "transfer.after": 6,
+    "schedule.before": 120,
+    "schedule.after": 280,
+    "done.before": 2,
+    "lost.before": 18,
+    "transfer.before": 8,
+    "transfer.after": 8,
     "open.before_seal": 6,
     "open.after_seal": 6,
     "fetch.before": 4,
@@ -61,39 +73,97 @@ WEIGHTS = {
     "mark.before": 3,
     "mark.after": 3,
     "drop.before": 20,
-    "drop.after": 40,
+    "drop.after": 70,
+    "delete.marked": 400,
+    "delete.after": 400,
+    "settle.before": 2,
+    "settle.after": 2,
+    "forget.before": 3,
+    "starved.before": 6,
+    "writenote.before": 20,
+    "writenote.after": 90,
 }
 """Crashes at effects that are rare are likelier, so that all of them happen often enough."""
+
+
+class Carried:
+    """Messages on their way to several shards of another queue."""
+
+    def __init__(self, source: Runner, effect: Transfer, parts: int) -> None:
+        self.source = source
+        self.effect = effect
+        self.parts = parts
+        self.errors: list[PushlaneError | None] = [None] * len(effect.messages)
+
+    def answered(self) -> None:
+        """One shard has, or never will."""
+        self.parts -= 1
+        if not self.parts:
+            self.source.moved(self.effect, self.errors)
 
 
 class Runner:
     """One shard on one node."""
 
-    def __init__(self, node: Node, queue: str) -> None:
+    def __init__(self, node: Node, queue: str, number: int) -> None:
         self.node = node
         self.world = node.world
         self.queue = queue
         self.cluster = node.cluster
-        self.key = ShardKey(node.cluster.queue_ids[queue], 0)
-        self.chores: list[Mark | Drop] = []
+        self.label = node.cluster.labels[queue]
+        self.key = ShardKey(node.cluster.queue_ids[queue], number)
+        self.closed = False
+        """Its queue was deleted."""
+        self.incoming: list[tuple[Carried, list[int]]] = []
+        """Messages on their way from other queues."""
+        self.chores: list[Mark | Drop | DropPurges | WriteNote] = []
         self.doubted: set[Effect] = set()
         """Writes of which a try had an unknown outcome."""
         self.wake_order = 0
+        self.waking = False
+        self.turned = False
+        """It has begun to serve."""
         self.shard = self._open()
 
     def id(self, lane: int, seq: int) -> str:
         return make_id(*self.key, lane, seq)
 
+    def take(self, messages: list[Message], lanes: list[int] | None, token: object) -> None:
+        """Publish, with the room that the queue's limits leave to this shard."""
+        shares = self.node.shares[self.queue]
+        shares.before(self.key.shard, messages)
+        ticket = self.shard.publish(messages, self.node.now, lanes, token)
+        shares.after()
+        if any(error.code == "queue_full" for error in ticket.failed.values()):
+            self._full(len(messages))
+        self.turn()
+
+    def _full(self, wanted: int) -> None:
+        """A queue is refused its room at the earliest when it is nine tenths full."""
+        config = self.shard.config  # a node that lost its slot may know an older one
+        if config.overflow == "reject":
+            used = sum(runner.use.messages for runner in self.node.runners[self.queue])
+            spare = config.max_messages * 9 // 10 - used - wanted
+            self.world.record(history.Bound(self.world.now, f"{self.label}.refused", spare, 0))
+
+    @property
+    def use(self) -> Use:
+        return self.shard.overflow.use
+
+    def allot(self, messages: int, size: int | None) -> None:
+        self.shard.allot(messages, size, self.node.now)
+        self.wake()
+
     # What clients hand in
 
-    def publish_token(self, request: PublishRequest) -> object:
-        return request
+    def publish(self, part: PublishPart) -> None:
+        self.take(part.messages(self.node.wall), part.lanes, part)
 
     def settle_token(self, request: SettleRequest) -> object:
         return request.answered
 
-    def sink(self, consumer: Consumer, subscription: Subscription) -> object:
-        return consumer
+    def sink(self, part: Part) -> object:
+        return part
 
     def started(self, receipt: str) -> None:
         self.world.record(history.Start(self.world.now, receipt))
@@ -117,16 +187,18 @@ class Runner:
                 key: tables.settlements(self.key, key)
                 for key in [*(b.key for b in buckets if needs_settlements(b)), CONTROL]
             },
+            tables.read_note(self.key),
         )
         seal, recovered = recover(rows, node.epoch)
         node.maybe_crash("open.before_seal")
         tables.write_seal(self.key, seal)
         node.maybe_crash("open.after_seal")
         for row in wanted_marks(
-            recovered, config.dedup_window_ms, self.world.wall, cluster.bounds.producer_seqs
-        ):
+            recovered, config.dedup_window_ms, node.clock.wall(),
+            cluster.bounds.producer_seqs, cluster.bounds.dedup_ids,
+        ):  # fmt: skip
             remember(recovered, row, tables.heads(self.key, row.key))
-        cluster.record_found(self.queue, self.key, rows, dict(seal.flushes), recovered)
+        cluster.record_found(self.label, self.key, rows, dict(seal.flushes), recovered)
         for run in self._outstanding():
             for index in range(run.count):
                 bucket = next(
@@ -151,7 +223,7 @@ class Runner:
     def _outstanding(self) -> list[LeaseRun]:
         if self.node.cache_fails():
             return []
-        return self.cluster.leases.claim(self._cache_key, self.node.epoch, self.world.wall)
+        return self.cluster.leases.claim(self._cache_key, self.node.epoch, self.node.clock.wall())
 
     @property
     def _cache_key(self) -> str:
@@ -161,10 +233,19 @@ class Runner:
 
     def turn(self) -> None:
         """Carry out what the shard wants now, then see when it wants to be woken."""
+        self.turned, self.waking = True, False
+        if self.closed:
+            return
         for effect in self.shard.effects(self.node.now):
             self.node.maybe_crash(f"{_name(effect)}.before")
             self._begin(effect)
         self._set_alarm()
+
+    def wake(self) -> None:
+        """Have a turn soon; one serves all who ask for it."""
+        if not self.waking:
+            self.waking = True
+            self.world.after(0, self.node.guarded(self.turn))
 
     def _set_alarm(self) -> None:
         at = self.shard.wake_at()
@@ -174,8 +255,9 @@ class Runner:
             self.world.after(delay, self.node.guarded(self._alarm), self.wake_order)
 
     def _alarm(self, order: int) -> None:
-        if order == self.wake_order:
-            self.shard.tick(self.node.now, self.node.offset)
+        if order == self.wake_order and not self.closed:
+            self.node.clock.look()
+            self.shard.tick(self.node.now, self.node.offset, self.node.clock.doubted)
             self.turn()
 
     def _begin(self, effect: Effect) -> None:
@@ -183,6 +265,8 @@ class Runner:
             self._deliver(effect)
         elif type(effect) is Lost:
             self._lost(effect)
+        elif type(effect) is Starved:
+            self._starved(effect)
         elif type(effect) is Published:
             self._published(effect.ticket)
         elif type(effect) is Done or type(effect) is Confirm:
@@ -195,7 +279,7 @@ class Runner:
             self._cache(
                 lambda: self.cluster.leases.release(self._cache_key, self.node.epoch, receipts)
             )
-        elif isinstance(effect, Mark | Drop):
+        elif isinstance(effect, Mark | Drop | DropPurges | WriteNote):
             self.chores.append(effect)
             if len(self.chores) == 1:
                 self._later(self._chore)
@@ -208,8 +292,19 @@ class Runner:
     def _later(self, action: Callable[..., None], *args: Any) -> None:
         self.world.after(self.world.latency(), self.node.guarded(action), *args)
 
+    def close(self) -> None:
+        """Its queue was deleted: what is under way is answered no more."""
+        self.closed = True
+        self.node.flying = [item for item in self.node.flying if item[0] is not self]
+        for carried, indexes in self.incoming:
+            for index in indexes:
+                carried.errors[index] = Unavailable("it is being deleted")
+            carried.answered()
+
     def _land(self, effect: Effect) -> None:
         """A request arrives at the store."""
+        if self.closed:
+            return
         world, chances = self.world, self.world.chances
         writes = isinstance(effect, Append | Settle)
         if isinstance(effect, Append) and world.happens(chances.refused):
@@ -243,7 +338,7 @@ class Runner:
         if draw < 0.4:
             self.world.fault("store.unknown_applied")
             self.perform(effect)
-        elif draw < 0.6 and isinstance(effect, Settle) and len(effect.rows) > 1:
+        elif draw < 0.9 and isinstance(effect, Settle) and len(effect.rows) > 1:
             self.world.fault("store.partial")
             self.cluster.tables.settle_rows(self.key, effect.rows[: len(effect.rows) // 2])
         else:
@@ -274,7 +369,7 @@ class Runner:
         if isinstance(effect, Append):
             self.shard.appended(effect, now)
         elif isinstance(effect, Settle):
-            self.cluster.record_rows(self.queue, self.key, effect.rows, self.purged_by(effect))
+            self.cluster.record_rows(self.label, self.key, effect.rows, self.purged_by(effect))
             self.shard.settled(effect, now)
         elif isinstance(effect, Page):
             self.shard.paged(effect, answer, now)
@@ -298,38 +393,66 @@ class Runner:
         return ids
 
     def _chore(self) -> None:
+        if self.closed:
+            return
         chore = self.chores.pop(0)
         if isinstance(chore, Mark):
             self.cluster.tables.mark_bucket(self.key, chore.bucket)
-        else:
+        elif isinstance(chore, WriteNote):
+            self.cluster.tables.write_note(self.key, chore.note)
+            self.shard.noted(chore)
+            self._later(self.turn)
+        elif isinstance(chore, Drop):
             self.cluster.tables.drop_bucket(self.key, chore.key)
+        else:
+            self.cluster.tables.drop_purges(self.key, chore.flushes)
         self.node.maybe_crash(f"{_name(chore)}.after")
         if self.chores:
             self._later(self._chore)
 
     def _transfer(self, effect: Transfer) -> None:
         """Publish to the other queue, on this node."""
-        target = self.node.runners[effect.to]
-        target.shard.publish([effect.message], self.node.now, token=(self, effect))
-        target.turn()
+        if self.closed:
+            return
+        runners = self.node.runners.get(effect.to)
+        if runners is None:
+            self.moved(effect, [NotFound("it is gone")] * len(effect.messages))
+            return
+        shares: dict[Runner, list[int]] = {}
+        for index, message in enumerate(effect.messages):
+            target = runners[shard_of(message, len(runners), self.world.rng.random)]
+            shares.setdefault(target, []).append(index)
+        carried = Carried(self, effect, len(shares))
+        for target, indexes in shares.items():
+            target.incoming.append((carried, indexes))
+            messages = [effect.messages[index] for index in indexes]
+            target.take(messages, None, (carried, indexes))
 
     def _published(self, ticket: PublishTicket) -> None:
         if isinstance(ticket.token, tuple):
-            source, effect = ticket.token
-            self._moved(source, effect, ticket)
+            carried, indexes = ticket.token
+            self._moved(carried, indexes, ticket)
         else:
             self.cluster.answer(self.node, ticket.token.answered, self, ticket)
 
-    def _moved(self, source: Runner, effect: Transfer, ticket: PublishTicket) -> None:
-        stored = not ticket.failed
-        if stored:
-            lane, seq = ticket.duplicates.get(0, (4, ticket.seqs[0]))
-            old = source.id(effect.entry.lane.number, effect.entry.seq)
-            uid = effect.message.body.decode()
-            self.cluster.record_moved(old, self.queue, self.id(lane, seq), uid, seq)
+    def _moved(self, carried: Carried, indexes: list[int], ticket: PublishTicket) -> None:
+        for n, index in enumerate(indexes):
+            carried.errors[index] = error = ticket.failed.get(n)
+            place = ticket.duplicates.get(n, (4, ticket.seqs[n]))
+            if error is None and place is not None:  # else it was told when it was stored
+                entry, message = carried.effect.entries[index], carried.effect.messages[index]
+                old, uid = carried.source.id(*entry.order), message.body.decode()
+                self.cluster.record_moved(old, self.label, self.id(*place), uid, place[1])
         self.node.maybe_crash("transfer.after")
-        source.shard.transferred(effect, stored, self.node.now)
-        source.turn()
+        self.incoming.remove((carried, indexes))
+        carried.answered()
+
+    def moved(self, effect: Transfer, errors: list[PushlaneError | None]) -> None:
+        """The other queue has answered."""
+        if not self.closed:
+            self.cluster.refused(effect, errors)
+            self.shard.transferred(effect, errors, self.node.now)
+            self.turn()
 
     def _done(self, effect: Confirm | Done) -> None:
         if effect.ticket.token is not None:
@@ -346,9 +469,10 @@ class Runner:
         else:
             self._record_grants(effect)
         self.node.maybe_crash("deliver.after")
-        consumer = subscription.token
-        if consumer is not None:
-            self.cluster.answer(self.node, consumer.delivered, self, effect)
+        part: Part | None = subscription.token
+        if part is not None:
+            self.cluster.answer(self.node, part.fan.consumer.delivered, self, effect)
+            part.fan.delivered(part)
 
     def _record_grants(self, effect: Deliver) -> None:
         sub = effect.subscription
@@ -357,10 +481,10 @@ class Runner:
                 self.world.record(
                     history.Grant(
                         self.world.now,
-                        self.queue,
+                        self.label,
                         self.id(run.lane, run.seq + index),
                         message.body.decode(),
-                        sub.prefix,
+                        label_of(sub.prefix),
                         sub.session,
                         "" if sub.ack_none else f"{sub.prefix}.{run.n + index}",
                         0 if sub.ack_none else run.fence,
@@ -397,9 +521,15 @@ class Runner:
                 if self.node.fenced:  # a zombie's word: the new owner may know better
                     continue
                 self.world.record(history.LeaseLost(self.world.now, f"{prefix}.{n}"))
-        consumer = effect.subscription.token
-        if consumer is not None:
-            self.cluster.answer(self.node, consumer.told_lost, effect.receipts)
+        part: Part | None = effect.subscription.token
+        if part is not None:
+            self.cluster.answer(self.node, part.fan.consumer.told_lost, effect.receipts)
+            part.fan.lost()
+
+    def _starved(self, effect: Starved) -> None:
+        part: Part | None = effect.subscription.token
+        if part is not None:
+            part.fan.starved(part, effect.starving)
 
 
 class Crashed(Exception):
@@ -420,8 +550,35 @@ class Node:
         if self.world.happens(self.world.chances.drift):
             self.world.fault("clock.drift")
             self.rate = self.world.rng.choice((0.95, 0.99, 1.01, 1.05))
+        self.clock = Clock(lambda: self.world.wall / 1000, lambda: self.now / 1000)
         self.flying: list[tuple[Runner, Effect]] = []
-        self.runners: dict[str, Runner] = {}
+        self.runners: dict[str, list[Runner]] = {}
+        """By the name of a queue: its shards."""
+        self.shares: dict[str, Shares] = {}
+        """… and how they share its limits."""
+
+    @property
+    def every(self) -> list[Runner]:
+        """Of all queues."""
+        return [runner for runners in self.runners.values() for runner in runners]
+
+    def open(self, queue: str) -> None:
+        """Open all shards of a queue."""
+        count = self.cluster.configs[queue].shards
+        runners = self.runners[queue] = [Runner(self, queue, number) for number in range(count)]
+        config, most = self.cluster.configs[queue], self.cluster.bounds.max_limit
+        self.shares[queue] = Shares(cast(Any, runners), config, most)
+        for runner in runners:
+            runner.wake()
+
+    def configure(self, queue: str) -> None:
+        """Its configuration has changed."""
+        config = self.cluster.configs[queue]
+        for runner in self.runners.get(queue, ()):
+            runner.shard.configure(config, self.cluster.dead_letters[queue])
+            runner.wake()
+        if queue in self.runners:
+            self.shares[queue].configure(config)
 
     @property
     def now(self) -> int:
@@ -429,8 +586,12 @@ class Node:
         return 1_000 + int((self.world.now - self.born) * self.rate)
 
     @property
+    def wall(self) -> int:
+        return self.clock.wall()
+
+    @property
     def offset(self) -> int:
-        return self.world.wall - self.now
+        return self.wall - self.now
 
     def world_delay(self, at: int) -> int:
         return max(1, int((at - self.now) / self.rate) + 1)

@@ -9,16 +9,20 @@ import msgspec
 
 from pushlane_storage.history import event as history
 from pushlane_storage.history.rule import Report
-from tests.simulation.cluster import QUEUES, Cluster
+from tests.simulation.cluster import Cluster
 from tests.simulation.replicated import run as replicated
 from tests.simulation.replicated.world import TrioWorld
 from tests.simulation.tables import StoreKind
 from tests.simulation.world import World
 
-EVENTS: dict[StoreKind, int] = {"memory": 2_000, "sqlite": 2_000, "cassandra": 1_200}
+EVENTS: dict[StoreKind, int] = {"memory": 850, "sqlite": 850, "cassandra": 1_200}
 """History events before the calm. On Cassandra shorter runs, and more of them, show more changes of
 owners in the same time."""
 CHAOS_MS = 600_000
+RECOVERY_MS = 8_000
+"""How long after the last fault everything must be well: leases and waits have run out."""
+TRAFFIC_MS = 4_000
+"""How long producers go on after that: nobody may stand still now."""
 DRAIN_MS = 300_000
 TICK_MS = 10
 
@@ -67,18 +71,30 @@ def _play(world: World, cluster: Cluster, events: int) -> Report:
     while world.events < events and world.now < CHAOS_MS and not world.checker.violated:
         world.step()
     _calm(cluster)
-    deadline = world.now + DRAIN_MS
-    world.record(history.Quiesce(world.now, list(QUEUES), deadline))
-    while world.now < deadline and not world.checker.violated and not _drained(cluster):
-        world.step()
+    _until(cluster, world.now + RECOVERY_MS, lambda: False)
+    world.traffic = True
+    _until(cluster, world.now + TRAFFIC_MS, lambda: False)
+    world.traffic = False
+    deadline = world.now + DRAIN_MS + world.farthest
+    there = [cluster.labels[name] for name in cluster.rows]
+    world.record(history.Quiesce(world.now, there, deadline))
+    _until(cluster, deadline, lambda: _drained(cluster))
     if cluster.node is not None:
         cluster.sample()
-        world.record(history.Drained(world.now, sum(len(cluster.left(q)) for q in QUEUES)))
-        for queue in QUEUES:
+        queues = list(cluster.node.runners)
+        world.record(history.Drained(world.now, sum(len(cluster.left(q)) for q in queues)))
+        for queue in queues:
             left = cluster.left(queue)
-            world.record(history.Stored(world.now, queue, list(left), list(left.values())))
+            label = cluster.labels[queue]
+            world.record(history.Stored(world.now, label, list(left), list(left.values())))
     cluster.tables.audit()
     return world.checker.finish()
+
+
+def _until(cluster: Cluster, deadline: int, done: Callable[[], bool]) -> None:
+    world = cluster.world
+    while world.now < deadline and not world.checker.violated and not done():
+        world.step()
 
 
 def _every(world: World, interval: int, action: Callable[[], None]) -> None:
@@ -93,21 +109,30 @@ def _act(cluster: Cluster) -> None:
     """Everybody does something now and then."""
     world, rng = cluster.world, cluster.world.rng
     for consumer in cluster.consumers:
-        if rng.random() < 0.1:
+        if rng.random() < (0.5 if world.calm else 0.1):
             consumer.act()
     if rng.random() < 0.05:
         cluster.sample()
-    if world.calm:
-        return
-    for producer in cluster.producers:
+    for producer in cluster.producers if world.traffic else ():
         if rng.random() < 0.12:
             producer.act()
+    if not world.calm:
+        _befall(cluster)
+
+
+def _befall(cluster: Cluster) -> None:
+    """What strikes, and what operators do."""
+    world, rng = cluster.world, cluster.world.rng
     if world.happens(world.chances.pause):
         cluster.pause()
     if world.happens(world.chances.clock_jump):
-        jump = rng.choice((-90_000, -5_000, -400, 400, 5_000, 90_000))
+        jump = rng.choice(cluster.steps)
         world.fault("clock.forward" if jump > 0 else "clock.back")
-        world.skew = jump
+        world.step_clock(jump)
+    if rng.random() < 0.002:
+        cluster.redrive()
+    if rng.random() < 0.001:
+        cluster.squeeze()
     draw = rng.random()
     if draw < 0.0005:
         cluster.purge()
@@ -116,20 +141,29 @@ def _act(cluster: Cluster) -> None:
     elif draw < 0.003:
         cluster.set_paused(True)
         world.after(rng.randrange(50, 500), cluster.set_paused, False)
+    elif draw < 0.008 and world.profile.annex:
+        cluster.vanish()
+    if world.profile.changing_limits and rng.random() < 0.01:
+        cluster.change_limits()
 
 
 def _calm(cluster: Cluster) -> None:
-    cluster.world.calm = True
-    cluster.world.skew = 0
+    world = cluster.world
+    world.calm, world.traffic = True, False
+    if world.serene_since is None:
+        world.serene_since = world.now + RECOVERY_MS
     cluster.set_paused(False)
+    cluster.relax()
     for client in cluster.clients:
         client.connect()
+    for consumer in cluster.consumers:
+        consumer.wake()
 
 
 def _drained(cluster: Cluster) -> bool:
     if cluster.node is None or any(p.unanswered or p.repeat for p in cluster.producers):
         return False
-    shards = [runner.shard for runner in cluster.node.runners.values()]
     return all(
-        not shard.overflow.messages and not shard.journal.pending_messages for shard in shards
+        not runner.shard.overflow.messages and not runner.shard.journal.pending_messages
+        for runner in cluster.node.every
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pushlane_dispatcher.core.shard import Shard
-from pushlane_dispatcher.core.subscription import Subscription
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from tests.simulation.clients import Consumer, PublishRequest, SettleRequest
+    from tests.simulation.clients import PublishPart
+    from tests.simulation.consumers import Consumer, SettleRequest
+    from tests.simulation.fan import Part
 
 
 class Runner(Protocol):
@@ -19,19 +20,28 @@ class Runner(Protocol):
     @property
     def shard(self) -> Shard: ...
 
+    @property
+    def label(self) -> str:
+        """What the history calls its queue."""
+        ...
+
     def id(self, lane: int, seq: int) -> str: ...
 
     def turn(self) -> None:
         """Have the shard's wishes seen to."""
         ...
 
-    def publish_token(self, request: PublishRequest) -> object:
-        """What to hand to the shard, so that the answer comes back."""
+    def wake(self) -> None:
+        """The same, soon."""
+        ...
+
+    def publish(self, part: PublishPart) -> None:
+        """Hand its messages to the shard; the answer comes later."""
         ...
 
     def settle_token(self, request: SettleRequest) -> Any: ...
 
-    def sink(self, consumer: Consumer, subscription: Subscription) -> object: ...
+    def sink(self, part: Part) -> object: ...
 
     def started(self, receipt: str) -> None:
         """The shard took the start of a reserved message."""
@@ -48,7 +58,12 @@ class Node(Protocol):
     def now(self) -> int: ...
 
     @property
-    def runners(self) -> Mapping[str, Runner]: ...
+    def wall(self) -> int: ...
+
+    @property
+    def runners(self) -> Mapping[str, Sequence[Runner]]:
+        """By the name of a queue: its shards."""
+        ...
 
     def guarded(self, action: Callable[..., None]) -> Callable[..., None]: ...
 
@@ -59,13 +74,17 @@ class Home(Protocol):
     @property
     def world(self) -> World: ...
 
-    @property
-    def node(self) -> Node | None:
+    def find(self, queue: str) -> Node | None:
         """Where to connect to now."""
         ...
 
     @property
     def short_window(self) -> bool: ...
+
+    @property
+    def keyed(self) -> float:
+        """How many of the messages have a key."""
+        ...
 
     @property
     def consumers(self) -> list[Consumer]: ...

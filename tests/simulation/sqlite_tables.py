@@ -17,12 +17,15 @@ from typing import TypeVar
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Due
+from pushlane_storage.memory import QUEUE_ID_BYTES
 from pushlane_storage.message import Message
-from pushlane_storage.packing import unpack_seal, unpack_settlement
+from pushlane_storage.note import Note
+from pushlane_storage.packing import unpack_note, unpack_seal, unpack_settlement
+from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
-from pushlane_storage.sqlite import reads
+from pushlane_storage.sqlite import queue_rows, reads
 from pushlane_storage.sqlite.call import Call
 from pushlane_storage.sqlite.checkpointer import Checkpointer
 from pushlane_storage.sqlite.committer import Committer
@@ -64,6 +67,7 @@ STRAYS = {
     "payload": "SELECT count(*) FROM payload WHERE id NOT IN (SELECT payload FROM segment)",
     "mark": "SELECT count(*) FROM mark WHERE payload NOT IN (SELECT payload FROM segment)",
     "body": "SELECT count(*) FROM segment WHERE payload NOT IN (SELECT id FROM payload)",
+    "note": "SELECT count(*) FROM note WHERE shard NOT IN (SELECT id FROM shard)",
     "bucket": "SELECT count(*) FROM bucket WHERE shard NOT IN (SELECT id FROM shard)",
 }
 """Rows that belong to nothing would stay for ever."""
@@ -106,6 +110,9 @@ class FailingTables(Tables):
             raise error
         super().commit()
 
+    def create_row(self, tenant: str, name: str, id: str, config: QueueConfig) -> QueueRow:
+        return queue_rows.create(self._connection, tenant, name, id, config)
+
     def settle_rows(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
         self._shards.settle_rows(shard, rows)
 
@@ -113,6 +120,8 @@ class FailingTables(Tables):
 class SimulatedSqlite:
     def __init__(self, seed: int) -> None:
         self._rng = Random(f"sqlite/{seed}")
+        self._ids = Random(f"ids/{seed}")
+        """Of queues: the same on every kind of store."""
         self._connection = connect(MEMORY, LIMITS.writer_cache_bytes, LIMITS)
         self._connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -124,7 +133,7 @@ class SimulatedSqlite:
 
     def reopen(self) -> None:
         # Epoch 0, and no slot is ever claimed: nobody is fenced.
-        self._tables = FailingTables(self._connection, 0, LIMITS, self._rng.randbytes)
+        self._tables = FailingTables(self._connection, 0, LIMITS, self._ids.randbytes)
         checkpointer = NoCheckpointer()
         self._committer = Committer(self._tables, checkpointer, EndlessFolder(), LIMITS, self.stats)
         self._vacuum = Vacuum(self._connection, LIMITS)
@@ -154,6 +163,21 @@ class SimulatedSqlite:
         if self._rng.random() < TIDY:
             self._tidier.step()
 
+    def create_queue(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        # Its id must not depend on how often a commit is run again.
+        id = self._ids.randbytes(QUEUE_ID_BYTES).hex()
+        found: list[QueueRow] = []
+        self._write(lambda tables: found.append(tables.create_row(tenant, name, id, config)))
+        return found[-1]
+
+    def mark_deleting(self, row: QueueRow) -> QueueRow:
+        found: list[QueueRow] = []
+        self._write(lambda tables: found.append(tables.mark_deleting(row)))
+        return found[-1]
+
+    def remove_queue(self, row: QueueRow) -> None:
+        self._write(lambda tables: tables.remove_queue(row))
+
     def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
         self._write(lambda tables: tables.append(shard, segment, opens), grows=True)
 
@@ -169,10 +193,20 @@ class SimulatedSqlite:
     def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
         self._write(lambda tables: tables.drop_bucket(shard, key))
 
+    def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
+        self._write(lambda tables: tables.drop_purges(shard, flushes))
+
     def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         self._write(lambda tables: tables.write_seal(shard, seal))
 
+    def write_note(self, shard: ShardKey, note: Note) -> None:
+        self._write(lambda tables: tables.write_note(shard, note))
+
     # Reads
+
+    def read_note(self, shard: ShardKey) -> Note | None:
+        row = self._reading.fetch(reads.note, shard)
+        return None if row is None else unpack_note(*row)
 
     def seals(self, shard: ShardKey) -> list[Seal]:
         rows = self._reading.fetch(reads.seals, shard)

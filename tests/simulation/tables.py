@@ -7,12 +7,15 @@ interface, and by nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import Literal, Protocol, get_args
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Due
 from pushlane_storage.memory import MemoryTables
 from pushlane_storage.message import Message
+from pushlane_storage.note import Note
+from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
@@ -27,6 +30,12 @@ KINDS: tuple[StoreKind, ...] = ("memory", "sqlite")
 class SimulatedTables(Protocol):
     """What a node and its world ask of a store. A writer is never fenced: seals must do."""
 
+    def create_queue(self, tenant: str, name: str, config: QueueConfig) -> QueueRow: ...
+
+    def mark_deleting(self, row: QueueRow) -> QueueRow: ...
+
+    def remove_queue(self, row: QueueRow) -> None: ...
+
     def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None: ...
 
     def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None: ...
@@ -39,7 +48,13 @@ class SimulatedTables(Protocol):
 
     def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None: ...
 
+    def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None: ...
+
     def write_seal(self, shard: ShardKey, seal: Seal) -> None: ...
+
+    def write_note(self, shard: ShardKey, note: Note) -> None: ...
+
+    def read_note(self, shard: ShardKey) -> Note | None: ...
 
     def seals(self, shard: ShardKey) -> list[Seal]: ...
 
@@ -72,14 +87,14 @@ class SimulatedTables(Protocol):
 
 def open_tables(kind: StoreKind, seed: int) -> SimulatedTables:
     assert kind in KINDS
-    return SimulatedMemory() if kind == "memory" else SimulatedSqlite(seed)
+    return SimulatedMemory(seed) if kind == "memory" else SimulatedSqlite(seed)
 
 
 class SimulatedMemory(MemoryTables):
     """The rows as they are handed in."""
 
-    def __init__(self) -> None:
-        super().__init__(fencing=False)
+    def __init__(self, seed: int) -> None:
+        super().__init__(fencing=False, randbytes=Random(f"ids/{seed}").randbytes)
 
     def settle_rows(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
         table = self._writable(shard, rows[0].owner)

@@ -16,6 +16,7 @@ import msgspec
 
 from pushlane_storage.history.checker import Checker
 from pushlane_storage.history.event import Event, Fault
+from tests.simulation.profile import SMALL_STEPS, Profile
 from tests.simulation.tables import StoreKind
 
 EPOCH_MS = 1_800_000_000_000
@@ -49,9 +50,9 @@ class Chances(msgspec.Struct, kw_only=True):
             return rng.choice((0.0, most / 4, most, most * 2))
 
         return cls(
-            crash=pick(0.003),
+            crash=pick(0.004),
             pause=pick(0.001),
-            unknown=pick(0.04),
+            unknown=pick(0.05),
             refused=pick(0.03),
             read_error=pick(0.05),
             disconnect=pick(0.01),
@@ -65,6 +66,13 @@ class Chances(msgspec.Struct, kw_only=True):
             stale=pick(0.04),
         )
 
+    def only_consumers(self) -> Chances:
+        """And connections, and the system's clock: neither is a reason to stand still."""
+        return Chances(
+            slow=self.slow, failing=self.failing, stuck=self.stuck, stale=self.stale,
+            disconnect=self.disconnect, clock_jump=self.clock_jump,
+        )  # fmt: skip
+
 
 class World:
     def __init__(self, seed: int, keep: bool = False, store: StoreKind = "memory") -> None:
@@ -72,6 +80,9 @@ class World:
         self.store = store
         self.rng = random.Random(seed)
         self.chances = Chances.draw(self.rng)
+        self.profile = Profile() if store == "cassandra" else Profile.draw(seed)
+        if self.profile.quiet:
+            self.chances = self.chances.only_consumers()
         self.now = 0
         self.skew = 0
         """How far the wall clock has been set wrong."""
@@ -79,6 +90,12 @@ class World:
         self.events = 0
         self.calm = False
         """Faults have stopped."""
+        self.traffic = True
+        """Producers publish."""
+        self.serene_since: int | None = 0 if self.profile.quiet else None
+        """Since then nothing has failed but consumers, and what had failed is over."""
+        self.farthest = 0
+        """How far the wall clock ever was set wrong, when nobody who opens can notice it."""
         self.checker = Checker()
         self.history: list[Event] | None = [] if keep else None
         self.digest = 0
@@ -87,9 +104,20 @@ class World:
         self._order = 0
         self._ops = 0
 
+    def step_clock(self, skew: int) -> None:
+        self.skew = skew
+        if skew in SMALL_STEPS:
+            self.farthest = max(self.farthest, abs(skew))
+
+    @property
+    def time(self) -> int:
+        """What a clock says that is right."""
+        return EPOCH_MS + self.now
+
     @property
     def wall(self) -> int:
-        return EPOCH_MS + self.now + self.skew
+        """What the system's clock says."""
+        return self.time + self.skew
 
     def op(self) -> int:
         self._ops += 1

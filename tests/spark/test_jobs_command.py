@@ -153,7 +153,7 @@ def test_metrics(run: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     assert abs(period - timedelta(days=7)) < timedelta(minutes=1)
     assert job.given == {"out": "o", "tenant": None, "archive": "/a"}
     assert run("metrics", "--store", "sqlite:d", "--out", "o", "--since", "soon") == 2
-    assert "'soon' is no time: give a date" in run.err
+    assert "'soon' is not a time: give a date" in run.err
 
 
 def test_jobs_over_what_servers_stored(

@@ -34,5 +34,5 @@ def test_times(text: str, moment: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "7", "d", "-7d", "2026-13-01", "9999999d"])
 def test_what_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time: give a date"):
+    with pytest.raises(ValueError, match="is not a time: give a date"):
         read_moment(text, NOW)

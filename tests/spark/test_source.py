@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -52,6 +53,12 @@ def test_an_empty_store(spark: SparkSession, tmp_path: Path) -> None:
     assert look.messages.count() == 0
     assert (folder / "pushlane.db").read_bytes() == before
     assert not (folder / "pushlane.db-wal").stat().st_size
+
+
+def test_cassandra_without_its_extra(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cassandra", None)
+    with pytest.raises(StoreUnreadable, match=r"pip install 'pushlane-server\[cluster\]'"):
+        open_source(spark, "cassandra://127.0.0.1/pushlane")
 
 
 def test_a_url_of_cassandra_that_is_wrong(spark: SparkSession) -> None:

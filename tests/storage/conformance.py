@@ -4,6 +4,11 @@ Where the interface leaves a choice (what a fenced write leaves behind, whose co
 bucket is closed twice) these tests don't look.
 """
 
+import time
+
+import trio
+
+from pushlane_storage.interface import Store
 from tests.storage.conformance_queues import QueueConformance
 from tests.storage.conformance_settlements import SettlementConformance
 from tests.storage.conformance_shards import ShardConformance
@@ -12,3 +17,14 @@ from tests.storage.conformance_usage import UsageConformance
 
 class StoreConformance(QueueConformance, ShardConformance, SettlementConformance, UsageConformance):
     """Test methods that ask for the fixtures `store`, `reopen`, `tenant` and `owner`."""
+
+    async def test_a_clock_of_its_own_goes_and_tells_the_time(self, store: Store) -> None:
+        told = await store.time()
+        if told is None:
+            return
+        assert abs(told - time.time() * 1000) < 60_000
+        for _ in range(1_000):
+            await trio.sleep(0.001)
+            if await store.time() != told:
+                return
+        raise AssertionError("it stands still")

@@ -7,9 +7,11 @@ import trio
 
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import QueueExists, QueueMissing, Store, VersionConflict
+from pushlane_storage.note import Note
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.seq import make_seq
+from pushlane_storage.slot import slot_of
 from tests.storage.samples import FULL_CONFIG, claimed, claimed_all, message
 
 Reopen = Callable[[], Awaitable[Store]]
@@ -157,10 +159,13 @@ class QueueConformance:
             await owner.append(0, [message(not_before=5)])
             await owner.settle(0, owner.bucket(), CONTROL)
             await store.write_seal(owner.shard, Seal(owner.epoch, [], []))
+            await store.write_note(owner.shard, Note(owner.epoch, 0, tenant, "orders", 5))
         await remove(store, row)
         store = await reopen()
         for owner in owners:
             await assert_nothing_stored(store, owner.shard, owner.bucket())
+            due = await store.due_shards(slot_of(owner.shard), 6, 1_000)
+            assert row.id not in {shard.queue_id for shard in due}
         assert len(await store.buckets(kept.shard)) == 1
         assert len(await store.due(kept.shard, 0, 10, 10)) == 1
 

@@ -1,11 +1,14 @@
-"""The settlement log and the seals."""
+"""The settlement log, the seals and the notes."""
 
 from collections.abc import Awaitable, Callable
+from itertools import islice
 
 from pushlane_storage.bucket import CONTROL, BucketKey
 from pushlane_storage.interface import Store
+from pushlane_storage.note import DueShard, KeptNumbers, Note
 from pushlane_storage.seal import Seal
 from pushlane_storage.settlement import Purge, Settlement, fold
+from pushlane_storage.slot import SLOTS, slot_of
 from tests.storage.samples import LANE, START, Owner, claimed_all, full_settlement
 
 Reopen = Callable[[], Awaitable[Store]]
@@ -94,19 +97,62 @@ class SettlementConformance:
         assert await store.settlements(one.shard, one.bucket(start=START + 1)) == later
         assert await store.settlements(two.shard, two.bucket(start=START)) == theirs
 
-    async def test_seals_come_back_by_owner(
+    async def test_a_note_is_replaced_by_newer_ones_only(
+        self, store: Store, reopen: Reopen, owner: Owner
+    ) -> None:
+        assert await store.read_note(owner.shard) is None
+        kept = [KeptNumbers("p", 7, 3, [(4, 2, LANE, 1 << 41), (9, 1, -1, 0)])]
+        notes = [
+            Note(owner.epoch, 0, "t", "q", 50),
+            Note(owner.epoch, 1, "t", "q", 20, kept, False),
+            Note(owner.epoch, 2, "t", "q", None, kept),
+        ]
+        await store.write_note(owner.shard, notes[1])
+        await store.write_note(owner.shard, notes[1])
+        await store.write_note(owner.shard, notes[0])
+        assert await store.read_note(owner.shard) == notes[1]
+        await store.write_note(owner.shard, notes[2])
+        store = await reopen()
+        assert await store.read_note(owner.shard) == notes[2]
+        [newer] = await claimed_all(store, owner.shard)
+        first = Note(newer.epoch, 0, "t", "q")
+        await store.write_note(owner.shard, first)
+        assert await store.read_note(owner.shard) == first
+
+    async def test_shards_that_are_due_are_found_by_their_slot(
+        self, store: Store, owner: Owner
+    ) -> None:
+        slot = slot_of(owner.shard)
+        others = (owner.shard._replace(shard=number) for number in range(1, 10_000))
+        shards = [owner.shard, *islice((key for key in others if slot_of(key) == slot), 2)]
+        owners = await claimed_all(store, *shards)
+        for due, one in zip((30, 10, None), owners, strict=True):
+            await store.write_note(one.shard, Note(one.epoch, 0, "t", "q", due))
+        late, early = (DueShard(due, "t", "q", *shards[n]) for due, n in ((30, 0), (10, 1)))
+
+        async def find(slot: int, until: int) -> list[DueShard]:
+            found = await store.due_shards(slot, until, 1_000)
+            return [one for one in found if one.queue_id == owner.shard.queue_id]
+
+        assert await find(slot, 31) == [early, late]
+        assert await find(slot, 30) == [early]
+        assert await find((slot + 1) % SLOTS, 31) == []
+        assert len(await store.due_shards(slot, 31, 1)) == 1
+
+    async def test_the_newest_seal_comes_back(
         self, store: Store, reopen: Reopen, owner: Owner
     ) -> None:
         [neighbour] = await claimed_all(store, owner.shard._replace(shard=1))
         [owner] = await claimed_all(store, owner.shard)
         first = Seal(owner.epoch, [(LANE, 1, 1 << 39), (9, 1, 0)], [(1, 7)])
         await store.write_seal(owner.shard, first)
+        found = await store.seals(owner.shard)
+        assert found == [first]
+        assert isinstance(found[0].counters[0], tuple)
         store = await reopen()
         [newer] = await claimed_all(store, owner.shard)
         second = Seal(newer.epoch, [], [])
         await store.write_seal(owner.shard, second)
         await store.write_seal(owner.shard, second)
-        found = await store.seals(owner.shard)
-        assert found == [first, second]
-        assert isinstance(found[0].counters[0], tuple)
+        assert await store.seals(owner.shard) == [second], "it has carried on what the others say"
         assert await store.seals(neighbour.shard) == []

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import trio
 
-from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Due, Fenced, Store
 from pushlane_storage.message import Message, size_of
 from pushlane_storage.seal import Seal
@@ -60,6 +60,38 @@ class ShardConformance:
             await owner.settle(0, segment.bucket, acked=[(segment.first, segment.last)])
         with pytest.raises(Fenced):
             await store.write_seal(owner.shard, Seal(owner.epoch, [], []))
+
+    async def test_a_shard_that_opens_again_fences_nobody_but_itself(
+        self, store: Store, reopen: Reopen
+    ) -> None:
+        one = ShardKey(unique("queue"), 0)
+        two = next(
+            key
+            for n in range(10_000)
+            if slot_of(key := ShardKey(one.queue_id, n + 1)) == slot_of(one)
+        )
+        epoch = await store.claim(slot_of(one), "node-1")
+        owners = [Owner(store, key, epoch) for key in (one, two)]
+        for owner in owners:
+            await owner.append(0, messages(1))
+        again = Owner(store, one, await store.next_epoch(one))
+        assert again.epoch > epoch
+        await again.append(0, messages(1))
+        segment = await owners[1].append(1, messages(1))
+        await owners[1].settle(0, segment.bucket, acked=[(segment.first, segment.last)])
+        with pytest.raises(Fenced):
+            await owners[0].append(1, messages(1))
+        assert await store.next_epoch(two) > again.epoch
+        with pytest.raises(Fenced):
+            await owners[1].append(2, messages(1))
+        await again.append(1, messages(1))
+        last = await store.next_epoch(two)
+        store = await reopen()
+        assert await store.claim(slot_of(one), "node-1") > last
+        for owner in (again, Owner(store, two, last)):
+            owner.store = store
+            with pytest.raises(Fenced):
+                await owner.append(2, messages(1))
 
     async def test_a_newer_owner_reads_and_settles_what_older_ones_stored(
         self, store: Store, reopen: Reopen, owner: Owner
@@ -252,6 +284,23 @@ class ShardConformance:
     async def test_dropping_what_was_never_there(self, store: Store, owner: Owner) -> None:
         await store.drop_bucket(owner.shard, owner.bucket())
         assert await store.buckets(owner.shard) == []
+
+    async def test_purges_that_a_later_one_covers_are_dropped(
+        self, store: Store, reopen: Reopen, owner: Owner
+    ) -> None:
+        kept = await owner.append(0, messages(2))
+        for n in range(4):
+            await owner.settle(n, CONTROL, kept.bucket)
+        for _ in range(2):
+            await store.drop_purges(owner.shard, [(owner.epoch, 0), (owner.epoch, 2)])
+        await store.drop_purges(owner.shard, [(owner.epoch, 99)])
+        store = await reopen()
+        assert [row.n for row in await store.settlements(owner.shard, CONTROL)] == [1, 3]
+        assert [row.n for row in await store.settlements(owner.shard, kept.bucket)] == [0, 1, 2, 3]
+
+    async def test_dropping_purges_where_there_were_none(self, store: Store, owner: Owner) -> None:
+        await store.drop_purges(owner.shard, [(owner.epoch, 0)])
+        assert await store.settlements(owner.shard, CONTROL) == []
 
     # The schedule index
 

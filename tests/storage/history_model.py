@@ -2,7 +2,8 @@
 
 It has what makes histories hard: answers that get lost, repeated publishes and settles, leases
 that expire, crashes with and without a lease cache, predecessors that don't know that they are
-over, transfers in steps, drops, purges and expiry. A seed gives the same history for ever.
+over, transfers in steps, drops, purges, expiry and deleted queues. A seed gives the same history
+for ever.
 """
 
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from pushlane_storage.history.event import (
     Bound,
     Crash,
     Credit,
+    Deleted,
+    Detach,
     Drained,
     Ended,
     Event,
@@ -21,6 +24,7 @@ from pushlane_storage.history.event import (
     Gap,
     Grant,
     How,
+    Idle,
     Kind,
     LeaseLost,
     Leaving,
@@ -32,6 +36,7 @@ from pushlane_storage.history.event import (
     QueueSet,
     Quiesce,
     Result,
+    Resume,
     SessionEnd,
     Settle,
     Start,
@@ -122,7 +127,8 @@ class Model:
         actions += [self.serve_settle, self.serve_settle, self.verdict, self.verdict, self.grant]
         rare = [self.retry, self.expire_lease, self.again, self.crash, self.takeover, self.haunt]
         rare += [self.expire, self.drop, self.purge, self.redrive, self.credit, self.at_most_once]
-        rare += [self.retry, self.expire_lease, self.haunt, self.sample] * 4
+        rare += [self.retry, self.expire_lease, self.lose_connection, self.haunt, self.sample] * 4
+        rare += [self.rest, self.make_and_delete]
         rare += [self.gap] * self.gaps
         for _ in range(steps):
             self.now += self.random.randrange(20)
@@ -295,7 +301,7 @@ class Model:
             if s.kind == "reject":
                 self.leave(lease.held, "rejected")
             else:
-                self.give_back(lease, graceful=not lease.started)
+                self.give_back(lease)
         self.verdicts.append(Verdict(0, s.op, result))
 
     def verdict(self) -> None:
@@ -307,12 +313,25 @@ class Model:
         if self.leases:
             lease = self.random.choice(list(self.leases.values()))
             self.add(LeaseLost(self.now, lease.receipt))
-            self.give_back(lease, graceful=False)
+            self.give_back(lease)
 
-    def give_back(self, lease: Lease, graceful: bool) -> None:
+    def lose_connection(self) -> None:
+        """Of one client. What it only reserved counts, unless it comes back in time."""
+        if self.leases:
+            sub = self.random.choice(list(self.leases.values())).sub
+            self.add(Detach(self.now, sub))
+            held = [lease for lease in self.leases.values() if lease.sub == sub]
+            lost = [lease for lease in held if self.maybe()]
+            for lease in lost:
+                self.give_back(lease, broken=True)
+            self.add(Resume(self.now, sub))
+            for lease in lost:
+                self.add(LeaseLost(self.now, lease.receipt))
+
+    def give_back(self, lease: Lease, broken: bool = False) -> None:
         held = lease.held
         held.attempts += lease.started
-        held.deliveries += not graceful
+        held.deliveries += broken and not lease.started
         if held.queue == "q" and held.attempts >= MAX_ATTEMPTS:
             self.leave(held, "max_attempts")
         elif held.queue == "q" and held.deliveries >= MAX_DELIVERIES:
@@ -332,6 +351,13 @@ class Model:
         sub = self.random.choice("ab")
         self.credits[sub] = self.random.randrange(5)
         self.add(Credit(self.now, sub, self.credits[sub]))
+
+    def rest(self) -> None:
+        """A consumer that could hold more gets nothing, because nothing is ready."""
+        sub = self.random.choice("abd")
+        queue = "q.dead" if sub == "d" else "q"
+        if not self.ready(queue):
+            self.add(Idle(self.now, sub, queue, self.now))
 
     def at_most_once(self) -> None:
         """Deliver to a subscription that needs no acks; a crash may come in between."""
@@ -459,6 +485,14 @@ class Model:
             self.allow("q.dead", "redriven")
             self.leave(self.random.choice(ready), "redriven", "q")
 
+    def make_and_delete(self) -> None:
+        """A queue of its own, deleted with the message in it."""
+        n = self.number()
+        self.add(QueueSet(self.now, f"t{n}"))
+        self.add(Publish(self.now, n, f"t{n}", f"u{n}"))
+        self.add(Published(self.now, n, f"m{n}", seq=(self.epoch << 40) + n))
+        self.add(Deleted(self.now, f"t{n}"))
+
     def sample(self) -> None:
         self.add(Bound(self.now, "leases", len(self.leases), 100))
 
@@ -492,7 +526,7 @@ class Model:
 
 def as_clients_saw_it(history: list[Event]) -> list[Event]:
     """The same run without what only the server knows."""
-    hidden = (Gap, Open, Crash, Void, Leaving, Moved, Ended)
+    hidden = (Gap, Open, Crash, Void, Leaving, Moved, Ended, Idle)
     seen: list[Event] = [Begin(0, "client")]
     for event in history[1:]:
         if isinstance(event, Published):

@@ -64,13 +64,13 @@ def settle(op: int, receipt: str, kind: Kind = "ack", result: Result = "ok") -> 
     return [Settle(0, op, kind, receipt, "S"), Verdict(0, op, result)]
 
 
-def void(n: int, fence: int = E1 + 1, attempts: int = 1, deliveries: int = 1) -> Void:
+def void(n: int, fence: int = E1 + 1, attempts: int = 1, deliveries: int = 0) -> Void:
     return Void(0, "q", f"m{n}", fence, attempts, deliveries)
 
 
 def nack(n: int, op: int, receipt: str, fence: int = E1 + 1, attempts: int = 1) -> History:
     asked, answered = settle(op, receipt, "nack")
-    return [asked, void(n, fence, attempts, attempts), answered]
+    return [asked, void(n, fence, attempts), answered]
 
 
 def stored(*numbers: int, queue: str = "q") -> Stored:

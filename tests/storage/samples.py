@@ -20,6 +20,7 @@ FULL_CONFIG = QueueConfig(
     lease_ms=1_001,
     max_attempts=2,
     max_deliveries=3,
+    retention_end="dead_letter",
     reserve_ms=4,
     backoff_base_ms=5,
     backoff_max_ms=6,

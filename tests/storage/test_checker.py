@@ -8,10 +8,12 @@ from pushlane_storage.history.event import (
     Allow,
     Bound,
     Crash,
+    Deleted,
     Drained,
     Ended,
     Event,
     Fault,
+    Idle,
     Leaving,
     Moved,
     Open,
@@ -49,6 +51,9 @@ REJECT: History = [
 MOVED = Moved(0, "q", "m1", "q.dead", "x1", "u1")
 DEAD: History = [*published(1), grant(1, "r1"), *REJECT]
 DEAD_DUMP = Stored(0, "q.dead", ["x1"], ["u1"])
+
+REFUSED: History = [Publish(9, 2, "q", "u2"), PublishFailed(9, 2, "not_found")]
+IDLE = Idle(9, "s", "q", 5)
 
 CASES: dict[str, tuple[History, History]] = {
     "lost": (
@@ -173,6 +178,14 @@ CASES: dict[str, tuple[History, History]] = {
             grant(2, "r2", sub="s"),
         ),
     ),
+    "deleted": (
+        server(published(1), Deleted(9, "q"), REFUSED),
+        server(published(1), Deleted(9, "q"), published(2)),
+    ),
+    "stalled": (
+        server(Subscribe(0, "s", "S", "q", 1), published(1), grant(1, "r1", sub="s"), IDLE),
+        server(Subscribe(0, "s", "S", "q", 1), published(1), IDLE),
+    ),
     "bounds": (server(Bound(0, "window", 10, 10)), server(Bound(0, "window", 11, 10))),
     "drain": (
         server(Quiesce(0, ["q"], 100), Drained(100)),
@@ -266,7 +279,7 @@ def test_what_ended_long_ago_is_still_judged_without_its_evidence() -> None:
 def test_a_long_story_keeps_its_beginning_and_its_end() -> None:
     history = server(QueueSet(0, "q", 1_000, 1_000), published(1))
     for n in range(1, 200):
-        history += [grant(1, f"r{n}", E1 + n, n), void(1, E1 + n, n, n)]
+        history += [grant(1, f"r{n}", E1 + n, n), void(1, E1 + n, n)]
     (violation,) = check([*history, stored()]).violations
     assert violation.evidence[:2] == tuple(published(1))
     assert violation.evidence[-1] == history[-1]

@@ -3,10 +3,12 @@
 import pytest
 
 from pushlane_storage.history.checker import Checker, check
-from pushlane_storage.history.ending import TRANSFER_WINDOW_MS
+from pushlane_storage.history.ending import CLOCKS_MS, TRANSFER_WINDOW_MS
 from pushlane_storage.history.event import (
     Allow,
     Crash,
+    Deleted,
+    Detach,
     Drained,
     Ended,
     Event,
@@ -21,7 +23,9 @@ from pushlane_storage.history.event import (
     PublishFailed,
     QueueSet,
     Quiesce,
+    Resume,
     Settle,
+    Start,
     Stored,
     Subscribe,
 )
@@ -90,6 +94,18 @@ def test_a_subscription_without_acks_may_lose_one_in_a_crash() -> None:
     assert not broken(server(sub, OUT, asked, ended("acked"), answered, stored()))
 
 
+@pytest.mark.parametrize("ttl_ms", [CLOCKS_MS + 1, 3_600_000])
+def test_nothing_expires_before_its_time_but_for_what_clocks_may_be_wrong_by(ttl_ms: int) -> None:
+    history = server(published(1, at=1_000, expires=True, ttl_ms=ttl_ms))
+    due = 1_000 + ttl_ms - CLOCKS_MS
+    assert broken([*history, Ended(due - 1, "q", "m1", "expired")]) == {"lost"}
+    assert not broken([*history, Ended(due, "q", "m1", "expired")])
+    early = Leaving(due - 1, "q", "m1", "expired", "q.dead")
+    assert "dead_cause" in broken([*history, early])
+    late = Leaving(due, "q", "m1", "expired", "q.dead")
+    assert "dead_cause" not in broken([*history, late])
+
+
 def test_a_message_with_an_unknown_outcome_may_end_unseen() -> None:
     assert not broken(server(UNKNOWN, ended("expired"), stored()))
     again = [Publish(0, 2, "q", "u1"), Published(0, 2, "m1")]
@@ -149,10 +165,17 @@ def test_max_attempts_needs_that_many() -> None:
 
 def test_max_deliveries_needs_that_many() -> None:
     config = QueueSet(0, "q", max_deliveries=2)
-    reserved = [*published(1), grant(1, "r1", reserved=True)]
-    assert died("max_deliveries", config, *reserved) == {"dead_cause"}
-    second = [void(1, attempts=0), grant(1, "r2", E1 + 2, reserved=True)]
-    assert died("max_deliveries", config, *reserved, *second) == set()
+    reserved = [*published(1), grant(1, "r1", reserved=True, sub="s")]
+    second = [void(1, attempts=0), grant(1, "r2", E1 + 2, reserved=True, sub="s")]
+    assert died("max_deliveries", config, *reserved, *second) == {"dead_cause"}
+    broke = Detach(0, "s")
+    assert died("max_deliveries", config, *reserved, broke) == {"dead_cause"}
+    assert died("max_deliveries", config, *reserved, broke, *second) == set()
+    assert died("max_deliveries", config, *reserved, broke, Resume(0, "s"), *second) == {
+        "dead_cause"
+    }
+    started = Start(0, "r2")
+    assert died("max_deliveries", config, *reserved, broke, *second, started) == {"dead_cause"}
 
 
 def test_expired_needs_a_ttl_or_a_retention() -> None:
@@ -311,3 +334,54 @@ def test_what_is_said_of_a_message_is_held_against_a_part() -> None:
     for event in server(published(1), Quiesce(0, ["q"], 5), Drained(0), stored(1)):
         part.feed(event)
     assert part.finish().broken == {"drain": 1}
+
+
+# What comes back
+
+
+REDRIVEN: History = [
+    *published(1),
+    Allow(0, "q", "redriven"),
+    Leaving(0, "q", "m1", "redriven", "other", 1),
+]
+
+
+def test_a_message_that_was_refused_may_come_back() -> None:
+    back = server(REDRIVEN, void(1, 0, 0, 0), grant(1, "r1"), settle(10, "r1"))
+    assert not broken(back)
+
+
+def test_what_is_stored_there_may_not_come_back() -> None:
+    moved = Moved(0, "q", "m1", "other", "x1", "u1", 1)
+    assert broken(server(REDRIVEN, moved, void(1, 0, 0, 0))) == {"transfer"}
+    parked = Leaving(0, "q", "m1", "redriven", "")
+    assert broken(server(REDRIVEN, moved, parked)) == {"transfer"}
+
+
+def test_unless_that_queue_is_deleted() -> None:
+    moved = Moved(0, "q", "m1", "other", "x1", "u1", 1)
+    assert not broken(server(REDRIVEN, moved, void(1, 0, 0, 0), Deleted(0, "other")))
+
+
+def test_a_dead_letter_that_was_parked_may_go_elsewhere() -> None:
+    parked = Leaving(0, "q", "m1", "rejected", "")
+    again = Leaving(0, "q", "m1", "rejected", "grave", 2)
+    moved = Moved(0, "q", "m1", "grave", "x1", "u1", 1)
+    assert not broken(server(REJECTED, parked, again, moved, DEAD))
+    assert broken(server(REJECTED, parked, again, MOVED, DEAD)) == {"transfer"}
+
+
+@pytest.mark.parametrize(("first", "second", "rules"), [(1, 2, set()), (2, 1, {"key_order"})])
+def test_those_of_a_key_arrive_in_the_order_in_which_they_left(
+    first: int, second: int, rules: set[str]
+) -> None:
+    events = [
+        *published(1, key="k"),
+        *published(2, key="k"),
+        Allow(0, "q", "redriven"),
+        Leaving(0, "q", "m1", "redriven", "other", first),
+        Leaving(0, "q", "m2", "redriven", "other", second),
+        Moved(0, "q", "m1", "other", "x1", "u1", 1),
+        Moved(0, "q", "m2", "other", "x2", "u2", 2),
+    ]
+    assert broken(server(events)) == rules

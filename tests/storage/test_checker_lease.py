@@ -9,6 +9,7 @@ from pushlane_storage.history.event import (
     Allow,
     Crash,
     Credit,
+    Detach,
     Ended,
     Kind,
     LeaseLost,
@@ -376,20 +377,25 @@ def test_attempts_and_deliveries_have_limits() -> None:
     config = QueueSet(0, "q", max_attempts=1, max_deliveries=1)
     assert broken(server(config, OUT, nack(1, 10, "r1"), grant(1, "r2", E1 + 2, 2))) == {"attempts"}
     reserved = [*published(1), grant(1, "r1", reserved=True)]
-    history = server(config, reserved, void(1, attempts=0, deliveries=1))
+    history = server(config, reserved, Detach(0, ""), void(1, attempts=0, deliveries=1))
     assert broken([*history, grant(1, "r2", E1 + 2, 1)]) == {"attempts"}
     history = server(config, reserved, void(1, attempts=0, deliveries=0))
     assert not broken([*history, grant(1, "r2", E1 + 2, 1)])
 
 
 def test_deliveries_are_never_above_the_truth_and_never_forgotten() -> None:
-    assert broken(server(OUT, void(1, deliveries=2))) == {"attempts"}
-    second = [void(1), grant(1, "r2", E1 + 2, 2)]
-    assert broken(server(OUT, second, void(1, E1 + 2, 2, 0))) == {"attempts"}
+    reserved = [*published(1), grant(1, "r1", reserved=True, sub="s")]
+    assert broken(server(reserved, void(1, attempts=0, deliveries=1))) == {"attempts"}
+    broke = Detach(0, "s")
+    assert not broken(server(reserved, broke, void(1, attempts=0, deliveries=1)))
+    assert broken(server(reserved, broke, void(1, attempts=0, deliveries=2))) == {"attempts"}
+    assert broken(server(OUT, Detach(0, ""), void(1, deliveries=1))) == {"attempts"}, "started"
+    second = [void(1, attempts=0, deliveries=1), grant(1, "r2", E1 + 2, 1)]
+    assert broken(server(reserved, broke, second, void(1, E1 + 2, 1, 0))) == {"attempts"}
 
 
 def test_after_two_leases_counts_are_not_held_against_it() -> None:
-    assert broken(server(OUT, grant(1, "r2", E1 + 2, 1), void(1, E1 + 2, 1, 1))) == {"two_leases"}
+    assert broken(server(OUT, grant(1, "r2", E1 + 2, 1), void(1, E1 + 2, 1))) == {"two_leases"}
 
 
 # credit

@@ -191,6 +191,16 @@ def test_a_duplicate_needs_something_to_be_recognised_by() -> None:
     assert broken(server(published(1), again(2, "m1"))) == {"dedup"}
 
 
+def test_a_duplicate_without_an_id_was_there_before() -> None:
+    first = published(1, producer="p", producer_seq=1)
+    nameless = again(2, "", producer="p", producer_seq=1)
+    assert not broken(server(first, nameless, stored(1)))
+    assert not broken(server(unknown(1, producer="p", producer_seq=1), nameless, stored(1)))
+    assert broken(server(nameless)) == {"dedup"}
+    other = again(2, "", uid="u2", producer="p", producer_seq=2)
+    assert broken(server(first, other)) == {"dedup"}
+
+
 @pytest.mark.parametrize("identity", [{"dedup": "d"}, {"producer": "p", "producer_seq": 7}])
 def test_a_duplicate_of_another_message_is_swallowed(identity: dict[str, Any]) -> None:
     swallowed = again(2, "m1", uid="u2", **identity)

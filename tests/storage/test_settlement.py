@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,6 +62,7 @@ class Model:
         for void in row.voids:
             if void.seq not in self.ends:
                 self.voids[void.seq] = void
+                self.leaving.pop(void.seq, None)
         for leaving in row.leaving:
             if leaving.seq not in self.ends:
                 self.leaving[leaving.seq] = leaving
@@ -178,3 +180,18 @@ def test_a_long_run_forgets_its_notes() -> None:
     notes = [Void(seq, 1, 1, 1) for seq in (1, 500, 5_000)]
     state = fold([row(1, 0, voids=notes), row(1, 1, acked=[(0, 999)])])
     assert list(state.voids) == [5_000]
+
+
+def test_a_void_says_that_what_was_leaving_came_back() -> None:
+    left = row(1, 0, leaving=[Leaving(3, "redriven", "other", 1, None, 0, 7, 2, 5)])
+    back = row(1, 1, voids=[Void(3, 5, 1, 2, error="other refused it")])
+    state = fold([left, back])
+    assert state.leaving == {}
+    assert state.voids == {3: back.voids[0]}
+    assert fold([left, back, row(1, 2, leaving=left.leaving)]).voids == {}
+
+
+def test_what_older_versions_wrote_of_those_that_leave_is_read() -> None:
+    old = msgspec.msgpack.encode((3, "rejected", "q.dead", 1, "bad", 99))
+    found = msgspec.msgpack.decode(old, type=Leaving)
+    assert (found.number, found.deliveries, found.fence) == (0, 0, 0)

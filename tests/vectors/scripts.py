@@ -92,6 +92,10 @@ def settle(at: int, op: str, message: str, ticket: str, **options: Any) -> Step:
     return (at, op, {"message": message, "ticket": ticket, **options})
 
 
+def close(at: int) -> Step:
+    return (at, "close", {"timeout_ms": 30000, "ticket": "close"})
+
+
 SCRIPTS: dict[str, list[Step]] = {
     "hello and welcome": [START, *opened()],
     "publishes of a tick share a frame, one for each queue": [
@@ -318,6 +322,39 @@ SCRIPTS: dict[str, list[Step]] = {
     "close gives up after its time": [
         START, *opened(), *subscribed(), take(1), flush(1), publish(2, "a"),
         (3, "close", {"timeout_ms": 1000, "ticket": "close"}), flush(3), tick(1_003),
+    ],
+    "close with a server that is silent: a goodbye is not waited for long": [
+        START, *opened(), *subscribed(), flush(1), close(3), flush(3), tick(2_002), flush(2_002),
+        tick(2_003), flush(2_003),
+    ],
+    "close without a server: what was not taken is not waited for": [
+        START, *opened(), *subscribed(), flush(1), lost(5), close(6), flush(6),
+    ],
+    "close without a server: an answer that is missed has its time": [
+        START, *opened(), *subscribed(), take(1), publish(1, "a"), flush(1),
+        settle(2, "ack", "m-1", "a1"), flush(2), close(3), flush(3), lost(1_000), flush(1_000),
+        tick(1_050), lost(1_060, 2), flush(1_060), tick(5_999), flush(5_999), tick(6_000),
+        flush(6_000),
+    ],
+    "close without a server: it comes back in time": [
+        START, *opened(), *subscribed(), take(1), flush(1), settle(2, "ack", "m-1", "a1"), flush(2),
+        lost(5), close(6), flush(6), tick(55), *opened(2, 60, resumed=True),
+        received(70, {"op": "done", "id": 3}, {"op": "done", "id": 4}, {"op": "done", "id": 5},
+                 link=2), flush(70),
+    ],
+    "close without a server: handlers have all their time, and then it is over": [
+        START, *opened(), *subscribed(), take(1), flush(1), lost(5), close(6), flush(6),
+        tick(5_006), flush(5_006), settle(9_000, "ack", "m-1", "a1"), flush(9_000),
+    ],
+    "who closes a subscription without a server does not wait": [
+        START, *opened(), *subscribed(), flush(1), lost(5),
+        (6, "unsubscribe", {"subscription": "S", "ticket": "un"}), flush(6), tick(55),
+        *opened(2, 60, resumed=True),
+        received(70, {"op": "done", "id": 2}, {"op": "done", "id": 3}, link=2), flush(70),
+    ],
+    "who closes a subscription waits no longer when the server goes": [
+        START, *opened(), *subscribed(), flush(1),
+        (3, "unsubscribe", {"subscription": "S", "ticket": "un"}), flush(3), lost(5),
     ],
     "a publish without an answer fails in the end": [
         START, *opened(), publish(0, "a"), flush(0), tick(1_000), tick(120_000),

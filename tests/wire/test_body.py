@@ -105,7 +105,7 @@ def test_what_is_not_utf8_is_refused(raw: bytes) -> None:
     "raw", [b'"\\ud800"', b'"\\udc00 and more"', b'"\\ud800\\ud800"', b'{"\\udfff":1}']
 )
 def test_half_a_surrogate_pair_is_refused(raw: bytes) -> None:
-    with pytest.raises(BadRequest, match=r"^body is no JSON"):
+    with pytest.raises(BadRequest, match=r"^body is not JSON"):
         check_json(raw)
 
 

@@ -141,9 +141,9 @@ def test_a_msgpack_body_must_be_a_bin(body: object) -> None:
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        (b"{", "body is no JSON"),
+        (b"{", "body is not JSON"),
         (b'"\xff"', "body is not UTF-8"),
-        (b'"\\ud800"', "body is no JSON"),
+        (b'"\\ud800"', "body is not JSON"),
         (b"[" * 5000 + b"]" * 5000, "body is nested deeper than 500"),
     ],
 )

@@ -21,6 +21,7 @@ EXPECTED = {
     "error_bytes": 1024,
     "run": 10_000,
     "settle": 10_000,
+    "held": 2_000,
     "name": 120,
     "id": 128,
     "body_depth": 500,

@@ -59,8 +59,8 @@ REFUSE: list[tuple[dict[str, object], str]] = [
     ({"key": ""}, "key has 0 bytes: 1 to 512"),
     ({"key": "k" * 513}, "key has 513 bytes: 1 to 512"),
     ({"key": "ü" * 257}, "key has 514 bytes: 1 to 512"),
-    ({"key": "k", "priority": 4}, "key goes with neither priority nor delay_ms"),
-    ({"key": "k", "delay_ms": 0}, "key goes with neither priority nor delay_ms"),
+    ({"key": "k", "priority": 4}, "key can't be combined with priority or delay_ms"),
+    ({"key": "k", "delay_ms": 0}, "key can't be combined with priority or delay_ms"),
     ({"dedup": ""}, "dedup has 0 bytes: 1 to 256"),
     ({"dedup": "d" * 257}, "dedup has 257 bytes: 1 to 256"),
     ({"priority": -1}, "priority is -1: 0 to 9"),
@@ -102,7 +102,7 @@ def test_a_seq_needs_a_producer() -> None:
 @pytest.mark.parametrize("wrong", [PublishMessage(), PublishMessage(BODY, b"")])
 def test_exactly_one_of_body_and_data(wrong: PublishMessage) -> None:
     assert check_publish(publish(PublishMessage(data=b""), PublishMessage(Raw(b"null")))) == []
-    with pytest.raises(BadRequest, match=r"messages\[1\]: body or data is needed"):
+    with pytest.raises(BadRequest, match=r"messages\[1\]: give exactly one of body and data"):
         check_publish(publish(message(), wrong))
 
 
@@ -150,6 +150,12 @@ def test_the_depth_of_bodies() -> None:
     with pytest.raises(BadRequest, match=r"messages\[1\]: body is nested deeper than 500"):
         check_publish(publish(message(), deep))
     assert len(check_publish(publish(deep), DEFAULTS, 1000)) == 1, "too large to be looked at"
+
+
+def test_names_of_the_server_s_own_producers_are_reserved() -> None:
+    assert check_hello(frames.Hello(producer="pushlane")) == {}
+    with pytest.raises(BadRequest, match="reserved"):
+        check_hello(frames.Hello(producer="pushlane:transfer:q/0"))
 
 
 def test_hello() -> None:
@@ -251,7 +257,7 @@ def test_nack() -> None:
     [
         ({"delay_ms": -1}, "delay_ms is -1"),
         ({"delay_ms": YEAR + 1}, "delay_ms is"),
-        ({"delay_ms": 0, "dead": True}, "delay_ms doesn't go with dead"),
+        ({"delay_ms": 0, "dead": True}, "delay_ms can't be combined with dead"),
         ({"error": "e" * 1025}, "error has 1025 bytes: 0 to 1024"),
         ({"error": "ü" * 513}, "error has 1026 bytes"),
     ],

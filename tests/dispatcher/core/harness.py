@@ -7,11 +7,12 @@ the shard away and opens the next one from the tables. After every step the inva
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from pushlane.wire.errors import PushlaneError, QueueFull, Throttled
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import (
     Append,
@@ -19,6 +20,7 @@ from pushlane_dispatcher.core.effects import (
     Deliver,
     Done,
     Drop,
+    DropPurges,
     Effect,
     Fetch,
     Forget,
@@ -32,7 +34,9 @@ from pushlane_dispatcher.core.effects import (
     Schedule,
     Settle,
     SettleTicket,
+    Starved,
     Transfer,
+    WriteNote,
 )
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.explain import Explanation, Stats
@@ -60,6 +64,14 @@ LANE = 4
 E = TypeVar("E", bound=Effect)
 
 
+class Arrived(NamedTuple):
+    """A message that another queue stored."""
+
+    entry: Entry
+    to: str
+    message: Message
+
+
 class Rig:
     def __init__(
         self,
@@ -79,6 +91,8 @@ class Rig:
         self.key = ShardKey("q1", 0)
         self.now = now
         self.offset = OFFSET
+        self.doubted = False
+        """Other clocks disagree with this one."""
         self.chance = 0.5
         """What the shard's next random numbers are."""
         self.hold: set[type[Effect]] = set()
@@ -89,10 +103,12 @@ class Rig:
         self.published: list[PublishTicket] = []
         self.done: list[SettleTicket] = []
         self.lost: list[tuple[str, int, int]] = []
-        self.transfers: list[Transfer] = []
-        """Those that were carried out: what arrived at other queues."""
-        self.refusing = False
-        """Other queues refuse what is transferred to them."""
+        self.starved: list[Starved] = []
+        """What was said of subscriptions that share their credit."""
+        self.transfers: list[Arrived] = []
+        """What arrived at other queues."""
+        self.refusal: Callable[[Message], PushlaneError | None] | None = None
+        """Why other queues don't take a message."""
         self.marks: list[Bucket] = []
         self.drops: list[Drop] = []
         self.reads: list[Page | Fetch | Schedule] = []
@@ -119,8 +135,11 @@ class Rig:
         seal, recovered = recover(self.rows(), self.epoch)
         self.tables.write_seal(self.key, seal)
         self.seal = seal
-        window, keep = self.config.dedup_window_ms, self.bounds.producer_seqs
-        self.read_marks = wanted_marks(recovered, window, self.wall, keep)
+        window, bounds = self.config.dedup_window_ms, self.bounds
+        wall = 0 if self.doubted else self.wall
+        self.read_marks = wanted_marks(
+            recovered, window, wall, bounds.producer_seqs, bounds.dedup_ids
+        )
         for row in self.read_marks:
             remember(recovered, row, self.tables.heads(self.key, row.key))
         recovered.leases = list(self.cache.values())
@@ -136,6 +155,7 @@ class Rig:
             lambda: self.chance,
             self.bounds,
             self.cached,
+            doubted=self.doubted,
         )
 
     def rows(self) -> ShardRows:
@@ -148,6 +168,7 @@ class Rig:
             buckets,
             {bucket: tables.heads(key, bucket) for bucket in heads},
             {part: tables.settlements(key, part) for part in [*parts, CONTROL]},
+            tables.read_note(key),
         )
 
     def crash(self, *, wipe: bool = False) -> list[Effect]:
@@ -173,17 +194,18 @@ class Rig:
     def run(self) -> None:
         """Carry out effects until nothing but what is held is left."""
         while True:
-            self.turn()
+            noted = self.turn()
             free = [effect for effect in self.waiting if type(effect) not in self.hold]
-            if not free:
+            if not free and not noted:
                 break
             for effect in free:
                 self.waiting.remove(effect)
                 self.answer(effect, self.land(effect))
         check(self.shard)
 
-    def turn(self) -> None:
-        """Take the shard's effects: some are done at once, the others wait."""
+    def turn(self) -> list[WriteNote]:
+        """Take the shard's effects: some are done at once, the others wait. What was noted?"""
+        noted: list[WriteNote] = []
         for effect in self.shard.effects(self.now):
             self.effects += 1
             match effect:
@@ -191,6 +213,8 @@ class Rig:
                     self._delivered(effect)
                 case Lost():
                     self.lost += effect.receipts
+                case Starved():
+                    self.starved.append(effect)
                 case Published():
                     self.published.append(effect.ticket)
                 case Confirm() | Done():
@@ -209,9 +233,17 @@ class Rig:
                 case Drop():
                     self.drops.append(effect)
                     self.tables.drop_bucket(self.key, effect.key)
+                case WriteNote() if WriteNote not in self.hold:
+                    self.tables.write_note(self.key, effect.note)
+                    noted.append(effect)
+                case DropPurges():
+                    self.tables.drop_purges(self.key, effect.flushes)
                 case _:
                     self.waiting.append(effect)
         assert self.shard.effects(self.now) == [], "effects are handed over once"
+        for effect in noted:
+            self.shard.noted(effect)
+        return noted
 
     def land(self, effect: Effect) -> Any:
         """What the store, or another queue, does for an effect."""
@@ -221,6 +253,9 @@ class Rig:
                 return None
             case Settle():
                 self.tables.settle(self.key, effect.rows)
+                return None
+            case WriteNote():
+                self.tables.write_note(self.key, effect.note)
                 return None
             case Page():
                 self.reads.append(effect)
@@ -233,10 +268,29 @@ class Rig:
                 self.reads.append(effect)
                 return self.tables.due(self.key, effect.start, effect.end, effect.limit)
             case Transfer():
-                if not self.refusing:
-                    self.transfers.append(effect)
-                return not self.refusing
+                return self._arrive(effect)
         raise AssertionError(effect)
+
+    def _arrive(self, transfer: Transfer) -> list[PushlaneError | None]:
+        """One that is refused stops those behind it, as in `Journal.publish`."""
+        errors: list[PushlaneError | None] = []
+        for entry, message in zip(transfer.entries, transfer.messages, strict=True):
+            error = None if self.refusal is None else self.refusal(message)
+            if error is None and any(errors):
+                error = Throttled("it waits for one before it")
+            if error is None:
+                self.transfers.append(Arrived(entry, transfer.to, message))
+            errors.append(error)
+        return errors
+
+    @property
+    def refusing(self) -> bool:
+        """Other queues are full."""
+        return self.refusal is not None
+
+    @refusing.setter
+    def refusing(self, refusing: bool) -> None:
+        self.refusal = (lambda _: QueueFull("full")) if refusing else None
 
     def answer(self, effect: Effect, answer: Any) -> None:
         """Tell the shard what came of an effect."""
@@ -245,6 +299,8 @@ class Rig:
                 self.shard.appended(effect, self.now)
             case Settle():
                 self.shard.settled(effect, self.now)
+            case WriteNote():
+                self.shard.noted(effect)
             case Page():
                 self.shard.paged(effect, answer, self.now)
             case Fetch():
@@ -320,7 +376,7 @@ class Rig:
         self.tick()
 
     def tick(self) -> None:
-        self.shard.tick(self.now, self.offset)
+        self.shard.tick(self.now, self.offset, self.doubted)
         self.run()
 
     # Producers
@@ -354,6 +410,8 @@ class Rig:
         ack_none: bool = False,
         lease_ms: int = 30_000,
         session: str = "",
+        shared: bool = False,
+        client: str = "",
     ) -> Consumer:
         prefix = f"{self.epoch}p{len(self.consumers) + 1}"
         subscription = Subscription(
@@ -363,6 +421,8 @@ class Rig:
             lease_ms,
             explicit=explicit,
             ack_none=ack_none,
+            shared=shared,
+            client=client,
         )
         self.shard.attach(subscription)
         return self.adopt(subscription)
@@ -379,7 +439,7 @@ class Rig:
         return self.shard.window.lanes[lane].entries[seq]
 
     def explain(self, seq: int, lane: int = LANE) -> Explanation:
-        return self.shard.explain(lane, seq, self.now)
+        return self.shard.explain(lane, seq, self.now, self.stored(lane, seq))
 
     def state(self, seq: int, lane: int = LANE) -> str:
         return self.explain(seq, lane).state

@@ -14,6 +14,7 @@ def check(shard: Shard) -> None:
     check_holders(shard)
     check_ready(shard)
     check_keys(shard)
+    check_aside(shard)
     check_buckets(shard)
     check_stats(shard)
 
@@ -34,8 +35,8 @@ def check_bodies(shard: Shard) -> None:
         for entry in lane.entries.values()
         if entry.message is not None
     ]
-    assert shard.window.resident == len(bodies)
-    assert shard.window.resident_bytes == sum(bodies)
+    assert shard.window.bodies.resident == len(bodies)
+    assert shard.window.bodies.resident_bytes == sum(bodies)
 
 
 def check_holders(shard: Shard) -> None:
@@ -74,12 +75,14 @@ def check_ready(shard: Shard) -> None:
 
 
 def check_keys(shard: Shard) -> None:
-    """Of each key at most one message is not blocked, and it is the first of them."""
+    """Of each key at most one message is not blocked: the first of them, but for what came back."""
     heads: dict[str, int] = {}
     for lane in shard.window.order:
         for entry in lane.entries.values():
             if entry.key is None or entry.state in (State.LEAVING, State.MOVED, State.ENDING):
                 continue
+            if entry.state is State.VOIDING and entry.to:
+                continue  # refused by another queue: it is not back yet
             if entry.state is not State.BLOCKED:
                 assert entry.key not in heads, "two messages of one key"
                 heads[entry.key] = entry.seq
@@ -89,7 +92,35 @@ def check_keys(shard: Shard) -> None:
                 assert entry.key is not None
                 head = shard.window.keys.head(entry.key)
                 assert head is not None
-                assert head.seq < entry.seq
+                assert head.seq < entry.seq or (entry.error or "").startswith("one refused it")
+
+
+def check_aside(shard: Shard) -> None:
+    """What is below a cursor, unsettled and not in memory is far ahead, or passed over."""
+    window = shard.window
+    for lane in window.order:
+        for bucket in lane.buckets:
+            high = min(bucket.last, lane.cursor - 1)
+            aside = sum(
+                seq not in lane.entries
+                for low, last in bucket.state.settled.gaps(bucket.first, high)
+                for seq in range(max(low, lane.purged + 1), last + 1)
+            )
+            assert bucket.far >= 0
+            assert bucket.passed >= 0
+            assert bucket.far + bucket.passed == aside
+    buckets = [bucket for lane in window.order for bucket in lane.buckets]
+    assert window.delays.far == sum(bucket.far for bucket in buckets)
+    assert window.keys.passed == sum(bucket.passed for bucket in buckets)
+    kept = [entry for key in window.keys._keys.values() for entry in key.blocked]
+    assert window.keys.kept == len(kept)
+    blocked = [entry for entry in kept if entry.state is State.BLOCKED]
+    assert len(blocked) == shard.life.counts[State.BLOCKED]
+    assert all(entry.state in (State.LEAVING, State.ENDING) for entry in set(kept) - set(blocked))
+    assert window.bodies.bare == sum(len(lane.bare) for lane in window.order)
+    for name, key in window.keys._keys.items():
+        assert (key.head is None) == (name in window.keys.sought)
+        assert key.head is not None or (key.again is not None and not key.blocked)
 
 
 def check_buckets(shard: Shard) -> None:

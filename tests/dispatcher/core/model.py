@@ -91,8 +91,10 @@ class ModelRig(Rig):
     def land(self, effect: Effect) -> Any:
         answer = super().land(effect)
         self.landed.add(effect)
-        if isinstance(effect, Transfer) and answer:
-            self.model.messages[effect.message.body.decode()].moved = True
+        if isinstance(effect, Transfer):
+            for message, error in zip(effect.messages, answer, strict=True):
+                if error is None:
+                    self.model.messages[message.body.decode()].moved = True
         return answer
 
     def answer(self, effect: Effect, answer: Any) -> None:

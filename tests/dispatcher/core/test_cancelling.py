@@ -67,9 +67,9 @@ def test_far_ahead_in_the_schedule() -> None:
     rig = Rig(bounds=SMALL)
     seq = delayed(rig, "far", 1_000_000)
     other = delayed(rig, "other", 1_000_000)
-    assert (rig.shard.window.far, rig.stats.delayed) == (2, 2)
+    assert (rig.shard.window.delays.far, rig.stats.delayed) == (2, 2)
     cancel(rig, seq)
-    assert (rig.shard.window.far, rig.stats.delayed, rig.stats.stored) == (1, 1, 1)
+    assert (rig.shard.window.delays.far, rig.stats.delayed, rig.stats.stored) == (1, 1, 1)
     assert (rig.state(seq), rig.state(other)) == ("purged", "delayed")
     consumer = rig.subscribe()
     rig.wait(1_000_000)
@@ -87,7 +87,7 @@ def test_while_the_schedule_is_being_read() -> None:
     rig.finish()
     consumer = rig.subscribe()
     rig.wait(20_000)
-    assert (consumer.bodies, rig.shard.window.far, rig.state(seq)) == ([], 0, "purged")
+    assert (consumer.bodies, rig.shard.window.delays.far, rig.state(seq)) == ([], 0, "purged")
 
 
 @pytest.mark.parametrize("ms", [5_000, 1_000_000])
@@ -96,9 +96,9 @@ def test_behind_the_window(ms: int) -> None:
     rig.publish("a", "b", "c")
     seq = delayed(rig, "late", ms)
     rig.publish("d")
-    assert rig.state(seq) == "ready"  # nobody has looked at it yet
+    assert rig.state(seq) == "delayed"  # though nobody has looked at it yet
     cancel(rig, seq)
-    assert (rig.state(seq), rig.shard.window.far, rig.stats.stored) == ("purged", 0, 4)
+    assert (rig.state(seq), rig.shard.window.delays.far, rig.stats.stored) == ("purged", 0, 4)
     consumer = rig.subscribe()
     assert consumer.bodies == ["a", "b", "c", "d"]
     consumer.ack(1, 2, 3, 4)

@@ -73,7 +73,8 @@ def test_delayed_says_until_when() -> None:
     (seq,) = rig.publish("a", not_before=rig.wall + 700).seqs
     assert rig.explain(seq) == Explanation("delayed", "its time has not come", OFFSET, OFFSET + 700)
     (far,) = rig.publish("b", not_before=rig.wall + 10**7).seqs
-    assert rig.explain(far) == Explanation("delayed", "its time is far ahead")
+    far_until = OFFSET + 10**7
+    assert rig.explain(far) == Explanation("delayed", "its time is far ahead", until=far_until)
 
 
 def test_retrying_says_until_when_and_what_went_wrong() -> None:
@@ -242,3 +243,58 @@ def test_a_purge_under_way_leaves_no_number_negative() -> None:
     rig.hold = set()
     rig.finish()
     assert rig.stats.stored == 0
+
+
+def test_why_a_delivery_counted() -> None:
+    rig = Rig()
+    (seq,) = rig.publish("a").seqs
+    consumer = rig.subscribe(explicit=True)
+    consumer.detach(1_000)
+    rig.wait(1_000)
+    found = rig.explain(seq)
+    counted = "1 of 20 deliveries: connections broke before it was started"
+    assert found.why == f"no consumer; {counted}"
+    assert (found.deliveries, found.error) == (1, "connection lost before it was started")
+    rig.subscribe().nack(1, delay_ms=500, error="no")
+    assert rig.explain(seq).why == f"it waits for its next attempt; {counted}"
+
+
+def test_what_stands_in_the_backlog_says_until_when_it_waits() -> None:
+    rig = Rig(bounds=Bounds(window_messages=1, page_messages=1, segment_messages=1))
+    rig.publish("a", "b", "c")
+    due = rig.wall + 3_600_000
+    (late,) = rig.publish("late", not_before=due).seqs
+    (plain,) = rig.publish("d").seqs
+    found = rig.explain(late)
+    assert (found.state, found.until) == ("delayed", due)
+    assert (rig.state(plain), rig.explain(plain).why) == ("ready", "others are before it")
+
+
+def test_a_retry_in_the_backlog_says_what_its_last_delivery_left() -> None:
+    rig = Rig(bounds=Bounds(window_messages=1, page_messages=1, segment_messages=1))
+    consumer = rig.subscribe(credit=1)
+    rig.publish("x")
+    consumer.unsubscribe()
+    (seq,) = rig.publish("a", lane=5).seqs
+    other = rig.subscribe(credit=1)
+    other.nack(1, delay_ms=50_000, error="boom")
+    until = rig.wall + 50_000
+    rig.crash()
+    bucket = rig.shard.window.lanes[5].bucket_of(seq)
+    assert bucket is not None
+    rig.shard.window.lanes[5].cursor = seq
+    rig.shard.window.lanes[5].entries.pop(seq, None)
+    found = rig.explain(seq, 5)
+    assert (found.state, found.until, found.attempts, found.error) == ("retrying", until, 1, "boom")
+    rig.now += 60_000
+    assert rig.state(seq, 5) == "ready"
+
+
+def test_who_has_it_is_told_by_name() -> None:
+    rig = Rig()
+    rig.subscribe(1, client="invoices 2", session="ref")
+    rig.subscribe(1)
+    seqs = rig.publish("a", "b").seqs
+    found = {rig.explain(seq).client for seq in seqs}
+    assert found == {"invoices 2", None}
+    assert [one.client for one in rig.shard.roster()] == ["invoices 2", ""]

@@ -1,5 +1,7 @@
 """Idle consumers: what another one only reserved goes to who has nothing to do."""
 
+import pytest
+
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Settle
 from pushlane_storage.queue import QueueConfig
@@ -19,7 +21,7 @@ def test_an_idle_consumer_gets_what_another_one_only_reserved() -> None:
     assert len(idle.inbox) == 2, "half of what is only reserved"
     assert rig.lost == [(greedy.sub.prefix, 3, 4)]
     assert idle.bodies == ["c", "d"], "the last ones: those are the farthest from being started"
-    assert [got.deliveries for got in idle.inbox] == [1, 1]
+    assert [got.deliveries for got in idle.inbox] == [0, 0]
     assert flat(greedy.ack(1, 2, 3).lost) == [3]
 
 
@@ -209,7 +211,7 @@ def test_what_has_to_be_read_again_goes_by_credit() -> None:
     rig = Rig(bounds=Bounds(window_messages=1))
     greedy = rig.subscribe(1, explicit=True)
     rig.publish("a")
-    assert rig.shard.window.resident == 0
+    assert rig.shard.window.bodies.resident == 0
     idle = rig.subscribe(1)
     rig.wait(1_000)
     assert greedy.bodies + idle.bodies == ["a", "a"]
@@ -259,11 +261,41 @@ def test_several_lanes_may_be_taken_back_together() -> None:
     assert len(greedy.sub.held) == 1
 
 
-def test_taking_back_counts_as_a_delivery_and_so_has_an_end() -> None:
+# Who lets things lie
+
+
+def test_two_that_never_start_do_not_pass_a_message_back_and_forth() -> None:
     rig = Rig(QueueConfig(max_deliveries=1))
-    rig.subscribe(explicit=True)
+    one = rig.subscribe(explicit=True)
     rig.publish("a")
-    idle = rig.subscribe()
+    two = rig.subscribe(explicit=True)
+    rig.wait(200_000)
+    assert (one.bodies, two.bodies) == (["a"], ["a"])
+    worker = rig.subscribe(explicit=True)
     rig.wait(1_000)
-    assert idle.bodies == []
-    assert rig.stats.dead == 1
+    assert worker.bodies == ["a"], "somebody who may take it up gets it"
+    rig.wait(298_000)
+    assert (one.bodies, two.bodies) == (["a"], ["a"])
+    rig.wait(10_000)
+    assert len(rig.lost) == 3, "then its time is over"
+    assert rig.stats.dead == 0
+
+
+@pytest.mark.parametrize("act", ["start", "ack"])
+def test_who_starts_or_settles_something_gets_what_others_reserved_again(act: str) -> None:
+    rig = Rig(QueueConfig(backoff_base_ms=100_000))
+    lazy = rig.subscribe(1, explicit=True, lease_ms=2_000)
+    rig.publish("a")
+    hoarder = rig.subscribe(8, explicit=True)
+    rig.wait(1_000)
+    assert (lazy.take(), hoarder.take()) == (["a"], ["a"])
+    hoarder.credit(0)
+    rig.publish("b")
+    assert lazy.take() == ["b"]
+    if act == "start":
+        lazy.start(2)  # and its lease runs out
+        rig.wait(4_000)
+    else:
+        lazy.ack(2)
+        rig.wait(1_000)
+    assert lazy.take() == ["a"]

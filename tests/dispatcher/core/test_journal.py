@@ -5,7 +5,7 @@ import pytest
 from pushlane.wire.errors import BadRequest, Throttled, TooLarge, Unavailable
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Append, PublishTicket
-from pushlane_storage.message import Message
+from pushlane_storage.message import TRANSFER, Message
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seq import make_seq
 from tests.dispatcher.core.harness import LANE, Rig
@@ -355,3 +355,32 @@ def test_a_bucket_knows_when_its_newest_message_was_published() -> None:
     rig.send([newer, rig.message("b", dedup="e")])
     bucket = rig.shard.window.lanes[LANE].buckets[0]
     assert bucket.last_at == rig.wall + 500
+
+
+# What comes from another shard
+
+
+def transfers(rig: Rig, *bodies: str) -> list[Message]:
+    return [rig.message(body, dedup=f"{TRANSFER}{body}") for body in bodies]
+
+
+def test_what_comes_from_another_shard_comes_in_order() -> None:
+    rig = Rig(QueueConfig(max_bytes=1_000))
+    ticket = rig.send(transfers(rig, "a", BIG, "b"))
+    assert codes(ticket) == {1: "queue_full", 2: "throttled"}
+    assert stored(rig) == ["a"]
+
+
+def test_all_that_are_refused_for_good_are_told_at_once() -> None:
+    rig = Rig(QueueConfig(max_message_bytes=500))
+    ticket = rig.send(transfers(rig, "a", BIG, "b", BIG + "x"))
+    assert codes(ticket) == {1: "too_large", 2: "throttled", 3: "too_large"}
+    assert stored(rig) == ["a"]
+
+
+def test_a_repeat_is_one_whatever_the_limits_are_by_now() -> None:
+    rig = Rig()
+    first = rig.publish(BIG, dedup="d")
+    rig.configure(max_message_bytes=500, max_messages=1)
+    repeat = rig.publish(BIG, dedup="d")
+    assert repeat.duplicates == {0: (LANE, first.seqs[0])}

@@ -1,5 +1,6 @@
 """Keys: order of seq, one at a time."""
 
+from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Settle, Transfer
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.keys import Keys
@@ -15,9 +16,10 @@ def entry(seq: int, key: str = "k") -> Entry:
 
 
 def test_the_first_is_the_head_and_the_others_wait_in_order() -> None:
-    keys = Keys()
+    keys = Keys(Bounds())
     one, two, three = entry(1), entry(2), entry(3)
-    assert [keys.claim("k", each) for each in (one, two, three)] == [True, False, False]
+    claims = [keys.claim("k", each) for each in (one, two, three)]
+    assert claims == [State.READY, State.BLOCKED, State.BLOCKED]
     assert keys.head("k") is one
     assert keys.release(one) is two
     assert keys.release(two) is three
@@ -26,14 +28,14 @@ def test_the_first_is_the_head_and_the_others_wait_in_order() -> None:
 
 
 def test_keys_do_not_know_each_other() -> None:
-    keys = Keys()
-    assert keys.claim("a", entry(1, "a"))
-    assert keys.claim("b", entry(2, "b"))
+    keys = Keys(Bounds())
+    assert keys.claim("a", entry(1, "a")) is State.READY
+    assert keys.claim("b", entry(2, "b")) is State.READY
     assert len(keys) == 2
 
 
 def test_who_is_not_the_head_releases_nothing() -> None:
-    keys = Keys()
+    keys = Keys(Bounds())
     one, stranger = entry(1), entry(9)
     assert keys.release(stranger) is None
     keys.claim("k", one)
@@ -42,7 +44,7 @@ def test_who_is_not_the_head_releases_nothing() -> None:
 
 
 def test_a_purge_forgets_what_is_blocked_but_not_the_heads() -> None:
-    keys = Keys()
+    keys = Keys(Bounds())
     one, two = entry(1), entry(2)
     keys.claim("k", one)
     keys.claim("k", two)
@@ -53,13 +55,22 @@ def test_a_purge_forgets_what_is_blocked_but_not_the_heads() -> None:
 
 
 def test_who_is_blocked_may_go_before_its_turn() -> None:
-    keys = Keys()
+    keys = Keys(Bounds())
     one, two, three = entry(1), entry(2), entry(3)
     for each in (one, two, three):
         keys.claim("k", each)
-    keys.withdraw(two)
     assert keys.release(two) is None
+    assert keys.kept == 1
     assert keys.release(one) is three
+
+
+def test_one_that_turns_out_to_have_a_key_is_sought() -> None:
+    keys = Keys(Bounds())
+    keys.pass_over("k", LANE, 7)
+    keys.pass_over("k", LANE, 5)
+    assert (list(keys.sought), keys.sought["k"].again, keys.head("k")) == (["k"], 5, None)
+    keys.exhausted("k")
+    assert (len(keys), keys.sought) == (0, {})
 
 
 # In a shard

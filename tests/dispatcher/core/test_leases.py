@@ -67,14 +67,30 @@ def test_with_start_at_delivery_the_lease_runs_at_once() -> None:
     assert (got.started, got.attempt, got.deadline) == (True, 1, 1_000)
 
 
-def test_a_reservation_ends_after_reserve_ms_and_counts_as_a_delivery() -> None:
-    rig = Rig(QueueConfig(reserve_ms=2_000))
+def test_a_reservation_ends_after_reserve_ms_and_that_is_not_the_message_s_fault() -> None:
+    rig = Rig(QueueConfig(reserve_ms=2_000, max_deliveries=1))
     consumer = rig.subscribe(explicit=True)
     rig.publish("a")
     rig.wait(2_000)
     assert flat(rig.lost) == [1]
-    assert [(got.attempt, got.deliveries) for got in consumer.inbox] == [(1, 0), (1, 1)]
+    assert [(got.attempt, got.deliveries) for got in consumer.inbox] == [(1, 0), (1, 0)]
     assert consumer.ack(1).lost != []
+    rig.wait(200_000)
+    assert consumer.inbox[-1].deliveries == rig.stats.dead == 0
+
+
+def test_a_slow_worker_with_a_deep_prefetch_loses_nothing() -> None:
+    rig = Rig(QueueConfig(reserve_ms=3_000, max_deliveries=2))
+    worker = rig.subscribe(16, explicit=True)
+    rig.publish(*(f"{n}" for n in range(30)))
+    done: set[str] = set()
+    while len(done) < 30:
+        taken = next(got for got in worker.inbox if got.n in worker.sub.held)
+        worker.start(taken.n)
+        rig.wait(2_000)
+        assert worker.ack(taken.n).lost == []
+        done.add(taken.body)
+    assert (rig.stats.acked, rig.stats.dead) == (30, 0)
 
 
 def test_an_ack_needs_no_start() -> None:
@@ -105,7 +121,7 @@ def test_a_lease_that_expires_is_lost_and_the_message_comes_again() -> None:
     assert rig.lost == []
     rig.wait(1)
     assert rig.lost == [(one.sub.prefix, 1, 1)]
-    assert [(got.attempt, got.deliveries) for got in one.inbox] == [(1, 0), (2, 1)]
+    assert [(got.attempt, got.deliveries) for got in one.inbox] == [(1, 0), (2, 0)]
     assert one.inbox[1].fence > one.inbox[0].fence
 
 

@@ -249,7 +249,17 @@ def test_a_purge_is_one_row() -> None:
     assert (row.bucket, row.parts) == (CONTROL, [CONTROL])
     assert [purge.lane for purge in row.purges] == [9, LANE]
     assert rig.done == [ticket]
-    assert (rig.stats.purged, rig.stats.stored) == (4, 0)
+    assert (ticket.purged, rig.stats.purged, rig.stats.stored) == (4, 4, 0)
+    assert rig.shard.verdicts.endings == {"purged": 4}
+
+
+def test_a_purge_says_how_many_went() -> None:
+    rig = Rig(bounds=Bounds(window_messages=2, page_messages=1, segment_messages=1))
+    consumer = rig.subscribe(1)
+    rig.publish(*"abcdefgh")
+    assert consumer.bodies == ["a"]
+    assert rig.purge().purged == 7, "the backlog, too, and not what somebody holds"
+    assert rig.purge().purged == 0
 
 
 def test_a_purge_goes_together_with_other_decisions() -> None:
@@ -283,7 +293,7 @@ def test_a_purge_behind_another_one() -> None:
     rig.hold = set()
     rig.finish()
     assert rig.done == [first, second, third]
-    assert rig.stats.stored == 1
+    assert (first.purged, second.purged, third.purged, rig.stats.stored) == (2, 2, 2, 1)
     assert rig.subscribe().bodies == ["e"]
 
 

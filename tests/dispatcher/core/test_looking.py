@@ -139,7 +139,7 @@ def test_the_roster() -> None:
     away = rig.subscribe(7, session="three", lease_ms=5_000)
     away.detach()
     info = ConsumerInfo(
-        session="one", shard=0, state="active", credit=2, reserved=1, leased=1,
+        session="one", client="", shard=0, state="active", credit=2, reserved=1, leased=1,
         lease_ms=30_000, ack="explicit",
     )  # fmt: skip
     assert rig.shard.roster()[0] == info

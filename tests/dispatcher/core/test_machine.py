@@ -40,9 +40,10 @@ from tests.dispatcher.core.model import Known, ModelRig
 T = TypeVar("T")
 
 BOUNDS = Bounds(
-    window_messages=4, window_bytes=400, positions=6, page_messages=3, segment_messages=2,
-    flushes=3, bucket_ms=5_000, bucket_messages=3, checkpoint_rows=3, settled_runs=4, taken=2,
-    transfers=2, leaving=3, fetch_messages=2, horizon_ms=2_000, pending_messages=12,
+    window_messages=4, window_bytes=400, positions=6, key_positions=2, delayed=4, page_messages=3,
+    segment_messages=2, flushes=3, bucket_ms=5_000, bucket_messages=3, checkpoint_rows=3,
+    settled_runs=4, taken=2, transfers=2, leaving=3, fetch_messages=2, horizon_ms=2_000,
+    pending_messages=12,
 )  # fmt: skip
 CONFIG = QueueConfig(
     max_attempts=3, max_deliveries=4, reserve_ms=5_000, backoff_base_ms=100,
@@ -303,7 +304,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     @invariant()
     def memory_is_bounded(self) -> None:
-        assert self.rig.shard.window.resident <= 4 + 2 * 2 + 4 * 2
+        assert self.rig.shard.window.bodies.resident <= 4 + 2 * 2 + 4 * 2
 
     def teardown(self) -> None:
         """When all is well again, everything that was stored is delivered and ends."""

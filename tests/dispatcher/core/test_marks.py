@@ -1,8 +1,8 @@
 """What a bucket's marks are about."""
 
-from pushlane_dispatcher.core.dedup import TRANSFER
 from pushlane_dispatcher.core.marks import Marks, summarize
 from pushlane_storage.bucket import MarkSummary
+from pushlane_storage.message import TRANSFER
 from pushlane_storage.segment import DedupMark
 
 MARKS = [

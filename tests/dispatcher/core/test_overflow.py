@@ -2,12 +2,13 @@
 
 import pytest
 
-from pushlane.wire.errors import QueueFull
+from pushlane.wire.errors import NotFound, QueueFull
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.core.effects import Append, PublishTicket, Settle
+from pushlane_dispatcher.core.effects import Append, Page, PublishTicket, Settle, Transfer
+from pushlane_dispatcher.core.life import State
 from pushlane_storage.queue import Overflow as Policy
 from pushlane_storage.queue import QueueConfig
-from tests.dispatcher.core.harness import Rig
+from tests.dispatcher.core.harness import LANE, Rig
 
 MAKING_ROOM: list[Policy] = ["drop_oldest", "dead_letter"]
 
@@ -172,6 +173,44 @@ def test_too_many_that_leave_make_an_overflowing_queue_refuse() -> None:
     assert full(rig.publish("h")) == []
 
 
+def test_what_can_not_leave_counts_against_the_limits() -> None:
+    rig = Rig(QueueConfig(max_messages=3))
+    rig.refusing = True
+    consumer = rig.subscribe(10)
+    rig.publish(*"abc")
+    consumer.nack(*consumer.numbers, dead=True)
+    assert rig.stats.leaving == 3
+    assert full(rig.publish("d")) == [0]
+    rig.refusing = False
+    rig.wait(1_000)
+    assert full(rig.publish("d")) == []
+
+
+def test_an_overflowing_queue_refuses_when_its_dead_letters_are_stuck() -> None:
+    rig = Rig(QueueConfig(max_messages=3, overflow="dead_letter"))
+    rig.refusing = True
+    rig.publish(*"abc")
+    assert full(rig.publish("d")) == [], "nobody knows yet"
+    assert full(rig.publish("e")) == [0]
+    rig.refusing = False
+    rig.wait(1_000)
+    assert full(rig.publish(*"efg")) == []
+    assert (rig.stats.dead, rig.stats.stored) == (4, 3)
+
+
+def test_what_comes_back_makes_others_go() -> None:
+    rig = Rig(QueueConfig(max_messages=3, overflow="dead_letter"))
+    seqs = rig.publish(*"abc").seqs
+    rig.hold = {Transfer}
+    assert rig.shard.redrive(LANE, dict.fromkeys(seqs[:2], "other"), rig.now) == 2
+    rig.run()
+    assert full(rig.publish("d", "e")) == []
+    rig.refusal = lambda message: None if message.dead else NotFound("there is no queue other")
+    rig.hold = set()
+    rig.finish()
+    assert (rig.stats.ready, rig.stats.dead) == (3, 2)
+
+
 def test_those_that_leave_do_not_stop_dropping() -> None:
     rig = Rig(QueueConfig(max_messages=2, overflow="drop_oldest"), Bounds(leaving=1))
     rig.refusing = True
@@ -181,43 +220,134 @@ def test_those_that_leave_do_not_stop_dropping() -> None:
     consumer.credit(0)
     rig.publish("a", "b")
     assert full(rig.publish("c")) == []
-    assert (rig.stats.dropped, rig.stats.leaving) == (1, 1)
+    assert (rig.stats.dropped, rig.stats.leaving) == (2, 1), "what can't leave takes room"
 
 
-# Automatic expansion
+# A limit that was lowered, a burst, a share
 
 
-def test_the_limit_doubles_at_eighty_percent_up_to_the_quota() -> None:
-    rig = Rig(QueueConfig(max_messages=10, auto_expand=True), Bounds(max_limit=35))
+def names(count: int) -> list[str]:
+    return [f"{number:04}" for number in range(count)]
+
+
+SMALL = Bounds(
+    window_messages=20, page_messages=10, segment_messages=5, dropped_messages=10,
+    bucket_messages=30,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", MAKING_ROOM)
+def test_a_lowered_limit_is_kept_also_where_most_of_it_is_backlog(policy: Policy) -> None:
+    rig = Rig(QueueConfig(max_messages=1_000, overflow=policy), SMALL)
+    rig.publish(*names(200))
+    rig.configure(max_messages=10)
+    assert full(rig.publish("new")) == []
+    assert rig.stats.stored == 10
+    assert rig.subscribe(100).bodies == [*names(200)[-9:], "new"]
+
+
+def test_each_publish_drops_a_few_and_no_more() -> None:
+    rig = Rig(QueueConfig(max_messages=1_000, overflow="drop_oldest"), SMALL)
+    rig.publish(*names(200))
+    rig.configure(max_messages=10)
+    rig.hold = {Settle, Page}
+    before = rig.shard.life.counts[State.ENDING]
+    rig.shard.publish([rig.message("new")], rig.now)
+    assert rig.shard.life.counts[State.ENDING] - before == SMALL.dropped_messages
+
+
+def test_a_full_queue_takes_a_burst_that_is_longer_than_its_window() -> None:
+    rig = Rig(QueueConfig(max_messages=100, overflow="drop_oldest"), SMALL)
+    rig.publish(*names(100))
+    rig.hold = {Settle, Page, Append}
+    assert full(rig.publish(*[f"new {name}" for name in names(100)])) == []
+    rig.hold = set()
+    rig.finish()
+    assert rig.stats.stored == 100
+    got = rig.subscribe(1_000).bodies
+    assert got == [f"new {name}" for name in names(100)]
+
+
+def test_a_burst_of_more_than_the_limit_is_taken_and_its_own_first_ones_go() -> None:
+    rig = Rig(QueueConfig(max_messages=10, overflow="drop_oldest"))
+    assert full(rig.publish(*names(50))) == []
+    assert rig.stats.stored == 10
+    assert rig.subscribe(100).bodies == names(50)[-10:]
+
+
+def test_what_waits_is_not_taken_away() -> None:
+    rig = Rig(QueueConfig(max_messages=4, overflow="drop_oldest"))
+    rig.subscribe(1)
+    rig.publish("leased", "blocked", key="k")
+    rig.publish("delayed", not_before=rig.wall + 1_000)
+    rig.publish("far", not_before=rig.wall + 10**7)
+    assert full(rig.publish("new")) == [0]
+    rig.configure(max_messages=5)
+    assert full(rig.publish("new")) == []
+    assert full(rig.publish("newer")) == []
+    assert (rig.stats.dropped, rig.stats.stored) == (1, 5)
+
+
+def test_a_queue_that_rejects_drops_nothing_although_its_limit_was_lowered() -> None:
+    rig = Rig(QueueConfig(max_messages=10))
+    rig.publish(*names(10))
+    rig.shard.allot(5, None, rig.now)
+    rig.run()
+    assert full(rig.publish("new")) == [0]
+    assert (rig.stats.stored, rig.shard.overflow.owing) == (10, False)
+
+
+def test_who_rejects_again_owes_nothing() -> None:
+    rig = Rig(QueueConfig(max_messages=2, overflow="drop_oldest"))
+    rig.hold = {Append}
+    rig.publish("a", "b", "c")
+    assert rig.shard.overflow.owing
+    rig.configure(overflow="reject")
+    rig.hold = set()
+    rig.finish()
+    assert (rig.stats.dropped, rig.shard.overflow.owing) == (0, False)
+
+
+def test_a_shard_has_an_equal_part_until_it_gets_its_share() -> None:
+    rig = Rig(QueueConfig(max_messages=100, max_bytes=1_000, shards=4))
     overflow = rig.shard.overflow
-    rig.publish(*["x"] * 8)
-    assert overflow.limit == 10
-    rig.publish("x")
-    assert overflow.limit == 20
-    rig.publish(*["x"] * 20)
-    assert overflow.limit == 35
-    assert full(rig.publish(*["x"] * 10)) == [6, 7, 8, 9]
-    assert rig.stats.stored == 35
+    assert (overflow.limit, overflow.limit_bytes) == (25, 250)
+    rig.shard.allot(70, 600, rig.now)
+    assert (overflow.limit, overflow.limit_bytes) == (70, 600)
 
 
-def test_it_shrinks_again() -> None:
-    rig = Rig(QueueConfig(max_messages=10, auto_expand=True))
-    consumer = rig.subscribe(100)
-    rig.publish(*["x"] * 70)
-    assert rig.shard.overflow.limit >= 80
-    consumer.ack(*consumer.numbers)
-    rig.publish("x")
-    assert rig.shard.overflow.limit == 10
+def test_a_smaller_share_makes_the_oldest_go() -> None:
+    rig = Rig(QueueConfig(max_messages=10, overflow="drop_oldest"))
+    rig.publish(*names(10))
+    rig.shard.allot(4, None, rig.now)
+    rig.run()
+    assert rig.subscribe(100).bodies == names(10)[-4:]
 
 
-def test_a_quota_below_the_limit_does_not_lower_it() -> None:
-    rig = Rig(QueueConfig(max_messages=10, auto_expand=True), Bounds(max_limit=5))
-    assert full(rig.publish(*["x"] * 11)) == [10]
+def test_use_says_what_can_not_go() -> None:
+    rig = Rig()
+    rig.subscribe(1)
+    rig.publish("a", "b", "c")
+    assert rig.shard.overflow.use == (3, 195, 1, 65)
 
 
-def test_a_limit_of_nothing_expands_too() -> None:
-    rig = Rig(QueueConfig(max_messages=0, auto_expand=True))
-    assert full(rig.publish("x")) == []
+def test_one_that_may_not_leave_now_leaves_later() -> None:
+    rig = Rig(QueueConfig(max_messages=4, overflow="dead_letter"), Bounds(leaving=2))
+    rig.publish(*names(4))
+    rig.refusing = True
+    rig.shard.allot(1, None, rig.now)
+    rig.run()
+    assert (rig.stats.leaving, rig.shard.overflow.owing) == (2, True)
+    rig.refusing = False
+    rig.wait(1_000)
+    assert (rig.stats.stored, rig.shard.overflow.owing) == (1, False)
+
+
+def test_the_error_names_the_limit() -> None:
+    rig = Rig(QueueConfig(max_messages=2, max_bytes=200))
+    assert [error.limit for error in rig.publish("a", "b", "c").failed.values()] == ["max_messages"]
+    rig.configure(max_messages=100)
+    assert [error.limit for error in rig.publish("x" * 99).failed.values()] == ["max_bytes"]
 
 
 def test_a_new_owner_counts_what_it_finds() -> None:

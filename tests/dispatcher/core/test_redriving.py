@@ -102,6 +102,75 @@ def test_a_blocked_message_leaves_while_the_first_of_its_key_is_out() -> None:
     assert moved(rig) == ["a2"]
 
 
+def test_a_blocked_message_keeps_its_place_until_its_departure_is_durable() -> None:
+    """Else the next one could go out, and a crash bring this one back behind it."""
+    rig = Rig()
+    seqs = rig.publish("a1", "a2", "a3", "a4", key="a").seqs
+    consumer = rig.subscribe(5)
+    rig.hold = {Settle}
+    consumer.ack(1)
+    assert redrive(rig, seqs[1], seqs[2]) == 2
+    rig.finish(*rig.held(Settle))
+    assert consumer.bodies == ["a1"], "it is the first of its key now, and leaves"
+    rig.hold = set()
+    rig.finish()
+    assert consumer.bodies == ["a1", "a4"]
+    assert moved(rig) == ["a2", "a3"]
+
+
+def test_nothing_comes_in_behind_a_departure_that_is_not_durable() -> None:
+    """What stands behind the window has a key that nobody knows yet."""
+    rig = Rig()
+    seqs = rig.publish("a1", "a2", key="a").seqs
+    rig.hold = {Page}
+    rig.crash()
+    rig.hold = {Settle}
+    assert redrive(rig, seqs[0]) == 1  # the page comes while its row is being written
+    consumer = rig.subscribe()
+    assert consumer.bodies == []
+    rig.publish("a3", key="a")
+    assert consumer.bodies == []
+    rig.hold = set()
+    rig.finish()
+    assert moved(rig) == ["a1"]
+    assert consumer.bodies == ["a2"]
+    consumer.ack(1)
+    assert consumer.bodies == ["a2", "a3"]
+
+
+def test_nothing_is_found_behind_a_departure_that_is_not_durable() -> None:
+    rig = Rig(bounds=Bounds(key_positions=1))
+    seqs = rig.publish("a1", "a2", "a3", "a4", key="a").seqs
+    consumer = rig.subscribe()
+    rig.hold = {Page}
+    consumer.ack(1)
+    consumer.ack(2)
+    (page,) = rig.held(Page)
+    rig.hold = {Page, Settle}
+    assert redrive(rig, seqs[2]) == 1
+    rig.finish(page)
+    assert consumer.bodies == ["a1", "a2"]
+    rig.hold = set()
+    rig.finish()
+    assert moved(rig) == ["a3"]
+    assert consumer.bodies == ["a1", "a2", "a4"]
+
+
+def test_nothing_comes_in_before_it_is_durable_that_those_behind_the_window_left() -> None:
+    rig = Rig(bounds=Bounds(window_messages=2, segment_messages=1))
+    seqs = rig.publish("a", "b", "c", "d").seqs
+    rig.hold = {Page, Settle}
+    consumer = rig.subscribe(2)
+    consumer.ack(1, 2)
+    rig.finish(*rig.held(Settle))
+    assert redrive(rig, seqs[2]) == 1
+    rig.finish(*rig.held(Page))
+    assert consumer.bodies == ["a", "b"], "the next one may have its key"
+    rig.hold = set()
+    rig.finish()
+    assert consumer.bodies == ["a", "b", "d"]
+
+
 def test_a_crash_on_the_way_out_loses_nothing() -> None:
     rig = Rig(bounds=Bounds(window_messages=1, segment_messages=1))
     seqs = rig.publish("a", "b", "c").seqs

@@ -34,7 +34,7 @@ def test_what_is_out_is_not_sent_again_too_early() -> None:
     rig.wait(5_999)
     assert other.bodies == []
     rig.wait(2)
-    assert [(got.attempt, got.deliveries) for got in other.inbox] == [(2, 1), (2, 1)]
+    assert [(got.attempt, got.deliveries) for got in other.inbox] == [(2, 0), (2, 0)]
 
 
 def test_its_receipts_are_honoured() -> None:
@@ -130,11 +130,35 @@ def test_a_reservation_does_not_wait_long_for_a_session_that_is_gone() -> None:
     assert other.bodies == []
     rig.wait(2)
     assert [(got.body, got.attempt, got.deliveries) for got in other.inbox] == [
-        ("b", 1, 1),
-        ("c", 1, 1),
-    ]
+        ("b", 1, 0),
+        ("c", 1, 0),
+    ], "its owner died, not its client"
     rig.wait(10_000)
     assert rig.stats.leased == 3, "what was begun has its whole lease"
+
+
+def test_a_reservation_that_ends_before_anybody_could_come_does_not_count_either() -> None:
+    rig = Rig(QueueConfig(reserve_ms=2_000, max_deliveries=1), cached=True)
+    rig.subscribe(explicit=True)
+    rig.publish("a")
+    rig.crash()
+    other = rig.subscribe()
+    rig.wait(2_001)
+    assert [(got.body, got.deliveries) for got in other.inbox] == [("a", 0)]
+    assert rig.stats.subscriptions == 1
+
+
+def test_a_session_that_came_back_and_broke_is_a_connection_lost() -> None:
+    rig = Rig(cached=True)
+    consumer = rig.subscribe(explicit=True)
+    rig.publish("a")
+    rig.crash()
+    again = back(rig, consumer)
+    again.resume(1)
+    again.detach(1_000)
+    other = rig.subscribe()
+    rig.wait(1_000)
+    assert [(got.body, got.deliveries) for got in other.inbox] == [("a", 1)]
 
 
 def test_a_session_that_comes_keeps_its_reservations() -> None:
@@ -158,7 +182,7 @@ def test_a_lease_that_ran_out_meanwhile_comes_back_at_once() -> None:
     rig.crash()
     other = rig.subscribe()
     rig.wait(1)
-    assert [(got.attempt, got.deliveries) for got in other.inbox] == [(2, 1)]
+    assert [(got.attempt, got.deliveries) for got in other.inbox] == [(2, 0)]
     assert rig.stats.subscriptions == 1
 
 

@@ -5,11 +5,12 @@ import gc
 import pytest
 
 from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS, Bounds
-from pushlane_dispatcher.core.dedup import TRANSFER
 from pushlane_dispatcher.core.effects import Append, Settle, Transfer
 from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.core.recovered import Recovered
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_storage.bucket import CONTROL
+from pushlane_storage.message import TRANSFER
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.core.harness import OFFSET, Rig
 
@@ -172,19 +173,6 @@ def test_a_bucket_with_transfers_is_kept_for_a_day() -> None:
     assert len(rig.drops) == 1
 
 
-def test_a_clock_that_steps_does_not_drop_a_bucket_early() -> None:
-    rig = Rig(QueueConfig(dedup_window_ms=5_000), Bounds(bucket_ms=1_000))
-    consumer = rig.subscribe()
-    rig.publish("a", dedup="d")
-    rig.offset += 3_600_000
-    consumer.ack(1)
-    rig.wait(1_000)
-    rig.wait(3_000)
-    assert rig.drops == [], "its id would be forgotten by the next owner"
-    rig.wait(5_000)
-    assert len(rig.drops) == 1
-
-
 def test_buckets_are_dropped_in_the_order_of_their_times() -> None:
     rig = Rig(QueueConfig(dedup_window_ms=10_000), Bounds(bucket_ms=1_000, bucket_messages=1))
     consumer = rig.subscribe(lease_ms=10**6)
@@ -263,15 +251,7 @@ def test_it_wakes_for_the_schedule_index() -> None:
     assert rig.shard.wake_at() == 5_000
 
 
-def test_a_suspect_clock_wakes_nobody_for_expiry() -> None:
-    rig = Rig(bounds=QUIET)
-    rig.publish("a", expires_at=rig.wall + 900_000)
-    rig.offset += 61_000
-    rig.tick()
-    assert rig.shard.wake_at() == QUIET.bucket_ms
-
-
-def test_a_wall_clock_that_steps_moves_the_waking() -> None:
+def test_wall_time_that_goes_faster_moves_the_waking() -> None:
     rig = Rig(bounds=QUIET)
     rig.publish("a", not_before=rig.wall + 50_000)
     rig.offset += 20_000
@@ -297,3 +277,38 @@ def test_a_shard_that_is_over_leaves_nothing_in_memory() -> None:
     rig.shard.dispose()
     del rig, consumer
     assert live() == before
+
+
+# Purges
+
+
+def test_only_the_last_purge_is_kept() -> None:
+    rig = Rig()
+    consumer = rig.subscribe(1)
+    rig.publish("held")
+    for _ in range(5):
+        rig.publish("a", "b")
+        rig.purge()
+    assert len(rig.tables.settlements(rig.key, CONTROL)) == 1
+    rig.crash(wipe=True)
+    rig.publish("c")
+    rig.purge()
+    (row,) = rig.tables.settlements(rig.key, CONTROL)
+    assert row.owner == rig.epoch
+    assert rig.stats.stored == 0
+    assert consumer.bodies == ["held"]
+    rig.crash(wipe=True)
+    assert rig.subscribe(9).bodies == []
+
+
+def test_a_purge_that_was_not_written_lets_the_others_be() -> None:
+    rig = Rig()
+    rig.publish("a")
+    rig.purge()
+    rig.publish("b")
+    rig.hold = {Settle}
+    rig.purge()
+    rig.hold = set()
+    rig.crash()
+    assert len(rig.tables.settlements(rig.key, CONTROL)) == 1
+    assert rig.subscribe(9).bodies == ["b"]

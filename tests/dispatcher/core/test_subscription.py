@@ -182,3 +182,20 @@ def test_a_later_time_changes_nothing(later: int) -> None:
     timers.watch(subscription, 10)
     timers.watch(subscription, later)
     assert timers.next() == 10
+
+
+def test_who_is_over_is_not_kept_until_its_last_deadline() -> None:
+    timers = Timers()
+    there = [make() for _ in range(20)]
+    for subscription in there:
+        timers.watch(subscription, 500)
+    for _ in range(1_000):
+        subscription = make()
+        timers.watch(subscription, 1_000)
+        timers.watch(subscription, 100)
+        timers.forget(subscription)
+        timers.forget(subscription)
+    assert len(timers) <= 4 * 20 + 64
+    assert timers.next() == 500
+    assert timers.due(500) == there
+    assert timers.next() is None

@@ -4,6 +4,7 @@ import pytest
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Fetch, Schedule, Settle
+from pushlane_storage.interface import Due
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.core.harness import LANE, Rig
 
@@ -21,7 +22,7 @@ def test_a_delayed_message_is_granted_at_its_time_and_not_before() -> None:
     rig.publish("later", not_before=rig.wall + 1_000)
     rig.publish("now")
     assert consumer.take() == ["now"]
-    assert (rig.stats.delayed, rig.shard.window.next_due()) == (1, rig.wall + 1_000)
+    assert (rig.stats.delayed, rig.shard.window.delays.next_due()) == (1, rig.wall + 1_000)
     rig.wait(999)
     assert consumer.take() == []
     rig.wait(1)
@@ -70,11 +71,11 @@ def test_what_is_far_ahead_costs_no_memory_and_comes_in_time() -> None:
     rig = Rig(bounds=FAR)
     consumer = rig.subscribe(100)
     rig.publish(*names(10), not_before=rig.wall + 3_600_000)
-    assert (rig.shard.window.far, rig.stats.delayed, rig.stats.ready) == (10, 10, 0)
+    assert (rig.shard.window.delays.far, rig.stats.delayed, rig.stats.ready) == (10, 10, 0)
     assert rig.shard.window.lanes[LANE].entries == {}
     rig.wait(3_599_999)
     assert consumer.bodies == []
-    assert rig.shard.window.far == 0
+    assert rig.shard.window.delays.far == 0
     rig.wait(1)
     assert sorted(consumer.bodies) == names(10)
 
@@ -101,16 +102,117 @@ def test_times_are_read_in_order_page_by_page() -> None:
     assert consumer.bodies == names(20)
 
 
-def test_what_is_read_from_the_index_respects_the_bound_on_positions() -> None:
-    rig = Rig(bounds=Bounds(horizon_ms=10_000, page_messages=2, positions=6))
+def test_what_is_read_from_the_index_respects_its_bound() -> None:
+    rig = Rig(bounds=Bounds(horizon_ms=10_000, page_messages=2, delayed=6))
     start = rig.wall + 60_000
     for number, name in enumerate(names(30)):
         rig.publish(name, not_before=start + number * 100)
     rig.wait(59_000)
-    assert rig.shard.life.waiting() <= 8
+    assert rig.shard.life.waiting() <= 6
+    assert rig.stats.delayed == 30
     consumer = rig.subscribe(100)
     rig.wait(4_000)
     assert consumer.bodies == names(30)
+
+
+MANY = Bounds(delayed=10, horizon_ms=10_000, page_messages=4, segment_messages=3)
+
+
+def test_many_delays_hold_up_nobody() -> None:
+    rig = Rig(bounds=MANY)
+    consumer = rig.subscribe(100)
+    rig.publish(*names(40), not_before=rig.wall + 5_000)
+    assert (rig.stats.delayed, rig.shard.life.waiting() <= 10) == (40, True)
+    rig.publish("now")
+    assert consumer.bodies == ["now"]
+    rig.wait(5_000)
+    assert sorted(consumer.bodies) == [*names(40), "now"]
+
+
+def test_the_earliest_delays_stay_in_memory_whenever_they_come() -> None:
+    rig = Rig(bounds=MANY)
+    for number, name in reversed(list(enumerate(names(40)))):
+        rig.publish(name, not_before=rig.wall + 1_000 + number * 10)
+    consumer = rig.subscribe(100)
+    for number, name in enumerate(names(40)):
+        rig.wait(1_000 if not number else 10)
+        assert consumer.bodies[number:] == [name], "in time, and not late by a read"
+
+
+def test_delays_that_were_left_to_the_index_outlive_a_crash_and_come_once() -> None:
+    rig = Rig(bounds=MANY)
+    rig.publish(*names(40), not_before=rig.wall + 5_000)
+    rig.crash()
+    consumer = rig.subscribe(100)
+    assert rig.stats.delayed == 40
+    rig.wait(5_000)
+    assert sorted(consumer.bodies) == names(40)
+    consumer.ack(*consumer.numbers)
+    assert rig.stats.stored == 0
+
+
+def test_delays_are_left_to_the_index_while_it_is_being_read() -> None:
+    rig = Rig(bounds=MANY)
+    rig.publish(*names(3), not_before=rig.wall + 14_000)
+    rig.hold = {Schedule}
+    rig.wait(9_000)
+    assert rig.held(Schedule)
+    rig.publish(*[f"more {name}" for name in names(30)], not_before=rig.wall + 2_000)
+    rig.hold = set()
+    rig.finish()
+    assert rig.shard.life.waiting() <= 10
+    consumer = rig.subscribe(100)
+    rig.wait(2_000)
+    assert len(consumer.bodies) == 30
+    rig.wait(3_000)
+    assert sorted(consumer.bodies[30:]) == names(3)
+
+
+def test_the_index_is_not_read_while_too_many_ready_ones_wait_for_their_bodies() -> None:
+    rig = Rig(bounds=Bounds(delayed=10, positions=8, window_messages=2, page_messages=4))
+    rig.publish(*names(40), not_before=rig.wall + 5_000)
+    rig.wait(6_000)
+    assert rig.shard.window.bodies.bare <= 8 + 10
+    consumer = rig.subscribe(1)
+    for _ in range(40):
+        consumer.ack(*consumer.sub.held)
+        rig.wait(1)
+    assert sorted(consumer.bodies) == names(40)
+
+
+def test_retries_stay_in_memory_and_have_a_bound_of_their_own() -> None:
+    bounds = Bounds(retrying=3, delayed=2, segment_messages=1)
+    rig = Rig(QueueConfig(max_attempts=9), bounds)
+    rig.publish(*names(3))
+    consumer = rig.subscribe(10)
+    consumer.nack(1, 2, 3, delay_ms=1_000)
+    consumer.take()
+    rig.publish("later", not_before=rig.wall + 500)
+    rig.publish(*"xyz")
+    assert (consumer.take(), rig.stats.retrying, rig.stats.ready) == ([], 3, 4)
+    rig.wait(1_000)
+    assert sorted(consumer.take()) == [*names(3), "later", "x", "y", "z"]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_an_entry_of_the_index_may_be_of_a_message_that_was_never_stored(key: str | None) -> None:
+    """Its place was taken by another message: one that waits for its key, or for a later time."""
+    rig = Rig(bounds=Bounds(key_positions=1, horizon_ms=1_000))
+    consumer = rig.subscribe(5)
+    rig.publish("far", not_before=rig.wall + 10_000)
+    fields = {"key": key} if key else {"not_before": rig.wall + 20_000}
+    wrong = rig.publish("a", "b", "c", **fields).seqs[-1]
+    bucket = rig.buckets()[0].key
+    read = Schedule(rig.wall, rig.wall + 1_000, 100)
+    rig.shard.window.delays.read_until = rig.wall + 1_000
+    rig.shard.scheduled(read, [Due(rig.wall + 1, LANE, bucket, wrong)], rig.now)
+    rig.wait(2)
+    assert "c" not in consumer.bodies
+    for _ in range(4):
+        consumer.ack(*consumer.sub.held)
+    assert [body for body in consumer.bodies if body != "far"] == (list("abc") if key else [])
+    rig.wait(20_000)
+    assert sorted(consumer.bodies) == ["a", "b", "c", "far"]
 
 
 def test_a_far_message_outlives_a_crash() -> None:
@@ -188,7 +290,7 @@ def test_what_ended_is_skipped_in_the_index() -> None:
     assert consumer.bodies == ["drained", "soon", "far"]
 
 
-def test_a_clock_that_steps_forward_makes_due_what_is_far() -> None:
+def test_time_that_passed_while_the_machine_slept_makes_due_what_is_far() -> None:
     rig = Rig(bounds=FAR)
     consumer = rig.subscribe()
     rig.publish("a", not_before=rig.wall + 3_600_000)
@@ -234,7 +336,7 @@ def test_messages_expire_also_when_nobody_consumes_them() -> None:
     assert rig.stats.expired == 2, "not more often than once a second"
     rig.wait(3_000)
     assert (rig.stats.expired, rig.stats.ready) == (3, 1)
-    assert rig.shard.window.next_expiry is None
+    assert rig.shard.window.expiry.next_at is None
 
 
 def test_a_leased_message_does_not_expire_and_is_decided_when_it_comes_back() -> None:
@@ -272,32 +374,3 @@ def test_what_has_to_be_read_again_first_expires_then() -> None:
     rig.finish()
     rig.wait(2_000)
     assert (consumer.bodies, rig.stats.expired) == (["a"], 2)
-
-
-def test_a_suspect_clock_pauses_expiry() -> None:
-    rig = Rig(dead_letter=None)
-    rig.publish("a", expires_at=rig.wall + 3_600_000)
-    rig.publish("b", expires_at=rig.wall + 9_000_000)
-    rig.offset += 3_600_000
-    rig.tick()
-    assert rig.shard.clock_suspect
-    assert rig.stats.expired == 0
-    consumer = rig.subscribe(1)
-    assert consumer.bodies == ["a"]
-    rig.wait(10_000)
-    assert rig.stats.expired == 0
-    rig.offset -= 3_600_000
-    rig.tick()
-    assert not rig.shard.clock_suspect
-
-
-def test_a_small_step_of_the_clock_is_no_reason_to_doubt_it() -> None:
-    rig = Rig(dead_letter=None)
-    rig.publish("a", expires_at=rig.wall + 10_000)
-    rig.offset += 60_000
-    rig.tick()
-    assert not rig.shard.clock_suspect
-    assert rig.stats.expired == 1
-    rig.offset += 1
-    rig.tick()
-    assert rig.shard.clock_suspect

@@ -9,6 +9,7 @@ from pushlane_storage.settlement import BucketState
 WALL = 10 * TRANSFER_WINDOW_MS
 WINDOW = 1_000
 KEEP = 10
+IDS = 1_000
 
 
 def bucket(
@@ -22,11 +23,13 @@ def numbers(**producers: tuple[int, int]) -> MarkSummary:
     return MarkSummary(producers=producers)
 
 
-def wanted(*rows: Bucket, drained: tuple[Bucket, ...] = ()) -> tuple[list[int], dict[str, int]]:
+def wanted(
+    *rows: Bucket, drained: tuple[Bucket, ...] = (), wall: int = WALL
+) -> tuple[list[int], dict[str, int]]:
     recovered = Recovered(
         buckets=[RecoveredBucket(row, BucketState()) for row in rows], drained=list(drained)
     )
-    found = wanted_marks(recovered, WINDOW, WALL, KEEP)
+    found = wanted_marks(recovered, WINDOW, wall, KEEP, IDS)
     return [row.key.start for row in found], recovered.floors
 
 
@@ -38,6 +41,12 @@ def test_ids_within_their_window() -> None:
     young, old = bucket(2, MarkSummary(ids=1), 999), bucket(1, MarkSummary(ids=1), 1_000)
     assert wanted(young, old) == ([2], {})
     assert wanted(drained=(young, old)) == ([2], {})
+
+
+def test_as_many_ids_as_are_kept_when_time_can_not_tell() -> None:
+    ids, transfers = MarkSummary(ids=IDS - 2), MarkSummary(transfers=1)
+    rows = [bucket(4, ids), bucket(3, transfers, WALL), bucket(2, ids, WALL), bucket(1, ids)]
+    assert wanted(*rows, wall=0) == ([4, 3, 2], {})
 
 
 def test_transfers_of_a_day() -> None:

@@ -34,7 +34,7 @@ def drain(rig: Rig, consumer: Consumer) -> list[str]:
 def test_memory_is_bounded_and_the_backlog_is_paged_in() -> None:
     rig = Rig(bounds=SMALL)
     rig.publish(*names(50))
-    assert rig.shard.window.resident <= 6
+    assert rig.shard.window.bodies.resident <= 6
     assert rig.stats.ready == 50
     consumer = rig.subscribe(3)
     assert drain(rig, consumer) == names(50)
@@ -44,7 +44,7 @@ def test_memory_is_bounded_and_the_backlog_is_paged_in() -> None:
 def test_bytes_are_bounded_too() -> None:
     rig = Rig(bounds=Bounds(window_bytes=300, segment_messages=1))
     rig.publish(*names(20))
-    assert rig.shard.window.resident_bytes <= 300 + 67
+    assert rig.shard.window.bodies.resident_bytes <= 300 + 67
     assert drain(rig, rig.subscribe(1)) == names(20)
 
 
@@ -205,7 +205,7 @@ def test_what_waits_gives_its_body_up_when_room_runs_low() -> None:
     rig = Rig(bounds=Bounds(window_messages=4))
     rig.publish(*names(4), key="k")
     window = rig.shard.window
-    assert (window.resident, rig.stats.blocked) == (1, 3)
+    assert (window.bodies.resident, rig.stats.blocked) == (1, 3)
     assert drain(rig, rig.subscribe(2)) == names(4)
 
 
@@ -214,7 +214,7 @@ def test_what_is_in_flight_gives_its_body_up_when_room_runs_low() -> None:
     rig.publish(*names(20))
     consumer = rig.subscribe(20)
     assert consumer.bodies == names(20), "the window is no bound on what is out"
-    assert rig.shard.window.resident <= 4
+    assert rig.shard.window.bodies.resident <= 4
 
 
 def test_what_has_given_its_body_up_can_come_back_and_wait() -> None:
@@ -224,7 +224,7 @@ def test_what_has_given_its_body_up_can_come_back_and_wait() -> None:
     assert rig.entry(first).message is None
     consumer.credit(0)
     consumer.nack(1, delay_ms=1_000)
-    assert (rig.stats.retrying, rig.shard.window.resident) == (1, 2)
+    assert (rig.stats.retrying, rig.shard.window.bodies.resident) == (1, 2)
 
 
 def test_a_body_is_read_again_when_its_turn_comes() -> None:
@@ -232,7 +232,7 @@ def test_a_body_is_read_again_when_its_turn_comes() -> None:
     rig.publish(*names(8))
     consumer = rig.subscribe(8)
     consumer.nack(*range(1, 9), delay_ms=1_000)
-    assert rig.shard.window.resident <= 4
+    assert rig.shard.window.bodies.resident <= 4
     consumer.inbox = []
     rig.wait(1_000)
     assert sorted(drain(rig, consumer)) == names(8)
@@ -247,7 +247,7 @@ def test_bodies_of_ready_messages_are_read_again_only_as_far_as_there_is_room() 
     consumer.credit(0)
     rig.wait(1_000)
     assert rig.stats.ready == 30
-    assert rig.shard.window.resident <= 8
+    assert rig.shard.window.bodies.resident <= 8
     consumer.inbox = []
     consumer.credit(1)
     assert sorted(drain(rig, consumer)) == names(30)
@@ -261,7 +261,7 @@ def test_also_by_bytes() -> None:
     consumer.credit(0)
     rig.wait(1_000)
     assert rig.stats.ready == 30
-    assert rig.shard.window.resident_bytes <= 300 + 4 * 67
+    assert rig.shard.window.bodies.resident_bytes <= 300 + 4 * 67
     consumer.inbox = []
     consumer.credit(1)
     assert sorted(drain(rig, consumer)) == names(30)
@@ -289,7 +289,7 @@ def test_a_body_counts_for_its_real_size() -> None:
     rig.wait(10_000)
     message = rig.entry(ticket.seqs[0]).message
     assert message is not None
-    assert rig.shard.window.resident_bytes == size_of(message)
+    assert rig.shard.window.bodies.resident_bytes == size_of(message)
 
 
 def test_a_body_that_the_store_has_lost_ends_its_message() -> None:
@@ -335,20 +335,6 @@ def test_a_body_may_be_wanted_for_two_reasons() -> None:
     assert rig.state(ticket.seqs[0]) == "leased"
 
 
-# Positions
-
-
-def test_positions_are_bounded() -> None:
-    rig = Rig(bounds=Bounds(positions=5, segment_messages=1, window_messages=1_000))
-    rig.publish(*names(20), not_before=rig.wall + 5_000)
-    assert rig.shard.life.waiting() == 5
-    rig.publish("now")
-    assert rig.stats.ready == 16, "it stands in the backlog"
-    consumer = rig.subscribe(100)
-    rig.wait(5_000)
-    assert sorted(consumer.bodies) == [*names(20), "now"]
-
-
 # Lanes
 
 
@@ -369,3 +355,18 @@ def test_the_oldest_ready_message_of_all_lanes() -> None:
     oldest = rig.shard.window.oldest_ready()
     assert oldest is not None
     assert (oldest.lane.number, oldest.state) == (1, State.READY)
+
+
+def test_numbers_say_what_waits_and_what_was_left_to_the_store() -> None:
+    rig = Rig(bounds=Bounds(key_positions=1, retrying=1))
+    consumer = rig.subscribe(1)
+    rig.publish("a", "b", "c", key="k")
+    rig.publish("soon", not_before=rig.wall + 1_000)
+    rig.publish("far", not_before=rig.wall + 10**7)
+    assert rig.shard.window.numbers() == {
+        "blocked": 1, "blocked_stored": 1, "delayed": 1, "delayed_stored": 1, "retrying": 0,
+        "retrying_full": False,
+    }  # fmt: skip
+    consumer.nack(1, delay_ms=1_000)
+    numbers = rig.shard.window.numbers()
+    assert (numbers["retrying"], numbers["retrying_full"]) == (1, True)

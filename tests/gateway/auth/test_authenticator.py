@@ -10,7 +10,7 @@ import pytest
 from pushlane.wire.errors import BadRequest, Forbidden, Unauthorized
 from pushlane.wire.limits import DEFAULTS
 from pushlane_gateway.auth.authenticator import Authenticator, bearer, open_authenticator
-from pushlane_gateway.auth.identity import ANONYMOUS
+from pushlane_gateway.auth.identity import ANONYMOUS, Identity
 from pushlane_gateway.auth.key_file import remove_key
 from pushlane_gateway.auth.private_file import write_private
 from pushlane_gateway.auth.rule import Rule, parse_rules
@@ -85,12 +85,15 @@ def test_a_key_gives_its_identity(path: Path) -> None:
 
 
 def test_no_token_wrong_secret_unknown_id_and_half_a_key_are_refused(path: Path) -> None:
+    def why(token: str) -> str:
+        return refusal(authenticator, token).replace(token.split("_")[1], "ID")
+
     _, token = make_token(path)
     authenticator = make_authenticator(path)
     _, unknown = make_token(path.with_name("other.json"))
     assert "Authorization: Bearer" in refusal(authenticator, None)
     wrong = token[:-4] + ("aaaa" if token[-4:] != "aaaa" else "bbbb")
-    assert refusal(authenticator, wrong) == refusal(authenticator, unknown), "which of them is told"
+    assert why(wrong) == why(unknown), "which of them is told"
     assert "not whole" in refusal(authenticator, token[:-1])
     assert "not whole" in refusal(authenticator, "plk_")
     refusal(authenticator, token.upper())
@@ -180,6 +183,33 @@ def test_a_token_made_from_a_token_is_no_wider_and_no_longer(path: Path, wall: W
     assert second_ends == ends
     with pytest.raises(Forbidden):
         authenticator.issue(who, parse_rules(["publish:b"]), HOUR)
+
+
+def test_a_token_may_be_for_somebody(path: Path) -> None:
+    key, token = make_token(path, "publish:*")
+    authenticator = make_authenticator(path)
+    owner = authenticator.authenticate(token)
+    rules = parse_rules(["publish:a"])
+
+    def made(by: Identity, subject: str | None) -> Identity:
+        return authenticator.authenticate(authenticator.issue(by, rules, HOUR, subject)[0])
+
+    ann, again, bob = (made(owner, subject) for subject in ("ann", "ann", "bob"))
+    assert (ann.subject, ann.key, ann.name) == ("ann", key.id, owner.name)
+    assert ann.is_same(again)
+    assert not ann.is_same(bob)
+    assert not ann.is_same(owner)
+    assert made(owner, None).is_same(owner)
+    assert made(ann, None).is_same(ann)
+    assert made(ann, "ann").is_same(ann)
+    with pytest.raises(Forbidden, match="another subject"):
+        made(ann, "bob")
+
+
+@pytest.mark.parametrize("subject", ["", " ann", "a\nb", "x" * 121])
+def test_a_subject_is_short_and_printable(subject: str) -> None:
+    with pytest.raises(BadRequest, match="a subject has 1 to 120"):
+        make_authenticator().issue(ANONYMOUS, parse_rules(["publish:a"]), HOUR, subject)
 
 
 @pytest.mark.parametrize("ttl_ms", [-1, 0, 999, 12 * HOUR + 1, 10**18])
@@ -281,3 +311,17 @@ def test_no_secret_in_reprs_and_logs(path: Path, caplog: pytest.LogCaptureFixtur
     for secret in secrets:
         assert secret not in caplog.text
         assert secret not in repr(vars(authenticator))
+
+
+def test_tokens_made_from_a_token_are_of_its_family(path: Path) -> None:
+    _, text = make_token(path)
+    authenticator = make_authenticator(path)
+    by = authenticator.authenticate(text)
+    rules = parse_rules(["consume:a"])
+    first, second = (
+        authenticator.authenticate(authenticator.issue(by, rules)[0]) for _ in range(2)
+    )
+    assert by.token is None
+    assert first.token != second.token
+    again = authenticator.authenticate(authenticator.issue(first, rules)[0])
+    assert again.token == first.token

@@ -12,6 +12,7 @@ import pytest
 from pushlane_gateway.auth import private_file
 from pushlane_gateway.auth.private_file import (
     FileTooLarge,
+    NotOurFile,
     locked,
     make_folder,
     read_bounded,
@@ -134,3 +135,36 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert path.read_text() == "200"
+
+
+def test_the_folder_that_is_made_is_the_owners_alone(tmp_path: Path) -> None:
+    make_folder(tmp_path / "above" / "data")
+    assert mode(tmp_path / "above" / "data") == 0o700
+    assert mode(tmp_path / "above") != 0o700
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "second name", "pipe"])
+def test_a_lock_is_never_somebody_elses_file(tmp_path: Path, kind: str) -> None:
+    other, lock = tmp_path / "other", tmp_path / "a.lock"
+    other.write_bytes(b"precious")
+    if kind == "link":
+        lock.symlink_to(other)
+    elif kind == "dangling link":
+        lock.symlink_to(tmp_path / "made by us")
+    elif kind == "second name":
+        lock.hardlink_to(other)
+    else:
+        os.mkfifo(lock)
+    with pytest.raises(NotOurFile), locked(tmp_path / "a"):
+        pass
+    assert other.read_bytes() == b"precious"
+    assert not (tmp_path / "made by us").exists()
+
+
+def test_reading_without_links(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    assert read_bounded(tmp_path / "b")[0] == b"one"
+    with pytest.raises(NotOurFile, match="it is a link"):
+        read_bounded(tmp_path / "b", follow=False)
+    assert read_bounded(tmp_path / "a", follow=False)[0] == b"one"

@@ -18,6 +18,9 @@ from pushlane_gateway.auth.rule import (
     parse_rule,
     parse_rules,
 )
+from pushlane_gateway.auth.rule import (
+    patterns as patterns_of,
+)
 
 names = st.text("ab.-", min_size=1, max_size=4).filter(lambda name: name[0] != ".")
 targets = st.builds(lambda kind, name: kind + name, st.sampled_from(["", "topic:"]), names)
@@ -25,7 +28,9 @@ patterns = st.one_of(
     st.just("*"), st.just("topic:*"), targets, targets.map(lambda name: name + "*")
 )
 actions = st.sampled_from(ACTIONS)
-rules = st.builds(Rule, actions, patterns)
+rules = st.builds(Rule, actions, patterns).filter(
+    lambda rule: rule.action != "operate" or rule.pattern == "*"
+)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +61,10 @@ rules = st.builds(Rule, actions, patterns)
         ("admin:orders*", "manage", "orders", True),
         ("admin:orders*", "manage", "bills", False),
         ("manage:orders*", "manage", "*", False),
+        ("operate:*", "operate", "*", True),
+        ("admin:*", "operate", "*", False),
+        ("operate:*", "publish", "orders", False),
+        ("operate:*", "admin", "*", False),
     ],
 )
 def test_what_a_rule_allows(rule: str, action: Action, name: str, allowed: bool) -> None:
@@ -78,6 +87,9 @@ def test_what_a_rule_allows(rule: str, action: Action, name: str, allowed: bool)
         (["publish:topic:*"], ["publish:x"], False),
         (["publish:a*"], ["consume:a"], False),
         (["publish:a*"], ["admin:a"], False),
+        (["admin:*"], ["operate:*"], False),
+        (["operate:*"], ["operate:*"], True),
+        (["operate:*"], ["publish:a"], False),
         (["admin:a*"], ["publish:a", "consume:ab*", "admin:a"], True),
         (["admin:a*"], ["publish:a", "publish:b"], False),
         (["publish:a", "publish:b"], ["publish:b"], True),
@@ -130,3 +142,16 @@ def test_several_at_least_one_and_not_too_many() -> None:
         parse_rules([])
     with pytest.raises(BadRequest, match=f"1 to {MAX_RULES}"):
         parse_rules(f"publish:q{number}" for number in range(MAX_RULES + 1))
+
+
+@pytest.mark.parametrize("text", ["operate:orders", "operate:orders*", "operate:topic:*"])
+def test_to_operate_a_server_is_all_or_nothing(text: str) -> None:
+    with pytest.raises(BadRequest, match=r"all or nothing: operate:\*"):
+        parse_rule(text)
+
+
+def test_the_queues_of_rules() -> None:
+    texts = ["publish:a*", "admin:b", "consume:c", "publish:topic:d", "operate:*", "publish:a*"]
+    rules = parse_rules(texts)
+    assert patterns_of(rules, ("publish",)) == ("a*", "b")
+    assert patterns_of(rules, ("consume", "manage")) == ("b", "c")

@@ -17,7 +17,7 @@ from pushlane_gateway.auth.signer import Signer, _key_id, _signing_key
 from tests.gateway.auth.tools import NOW
 
 OLD, NEW, FOREIGN = Secret("o" * 40), Secret("n" * 40), Secret("f" * 40)
-WHO = Identity("web", "acme", parse_rules(["consume:news*"]), NOW + 60_000, "abc")
+WHO = Identity("web", "acme", parse_rules(["consume:news*"]), NOW + 60_000, "abc", token="one")
 
 
 def signer(*secrets: Secret, **options: Any) -> Signer:
@@ -35,6 +35,7 @@ def forge(secret: Secret = NEW, header: Any = None, **changed: Any) -> str:
         "tenant": "acme",
         "rules": ["consume:news*"],
         "key": "abc",
+        "jti": "one",
         **changed,
     }
     claims = {name: value for name, value in claims.items() if value is not None}
@@ -62,8 +63,15 @@ def test_what_was_signed_comes_back() -> None:
     assert signer().verify(forge(), NOW) == WHO, "the forger of these tests works"
 
 
+def test_a_token_that_has_no_name_is_known_by_its_text() -> None:
+    one, other = forge(jti=None), forge(jti=None, sub="app")
+    names = {signer().verify(token, NOW).token for token in (one, one, other)}
+    assert len(names) == 2
+    assert None not in names
+
+
 def test_a_token_without_a_key_comes_back() -> None:
-    who = Identity("anonymous", "default", (Rule("publish", "a"),), NOW + 1000)
+    who = Identity("anonymous", "default", (Rule("publish", "a"),), NOW + 1000, token="one")
     assert signer().verify(signer().sign(who, NOW), NOW) == who
 
 

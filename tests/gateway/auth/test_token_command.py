@@ -148,7 +148,7 @@ def test_a_store_without_a_folder_needs_a_file_named(
 def test_a_broken_file_is_left_alone(token: Shell) -> None:
     Path("mine.json").write_text("{")
     token("create", "ci", "--allow", "admin:*", "--keys-file", "mine.json", status=1)
-    assert "no valid file of keys" in token.err
+    assert "not a valid key file" in token.err
     assert Path("mine.json").read_text() == "{"
 
 
@@ -156,3 +156,18 @@ def test_a_folder_that_cannot_be_made(token: Shell) -> None:
     Path("file").write_text("")
     token("create", "ci", "--allow", "admin:*", "--data", "file/data", status=1)
     assert "user that the server runs as" in token.err
+
+
+@pytest.mark.parametrize("name", ["keys.json", "keys.json.lock"])
+def test_no_command_follows_a_link(token: Shell, tmp_path: Path, name: str) -> None:
+    id = token.json("create", "ci", "--allow", "admin:*")["id"]
+    file = DEFAULT.with_name(name)
+    moved = file.replace(tmp_path / "elsewhere")
+    content = moved.read_bytes()
+    file.symlink_to(moved)
+    for command in (["create", "b", "--allow", "admin:*"], ["revoke", id]):
+        token(*command, status=1)
+        assert "it is a link" in token.err
+    assert file.is_symlink()
+    assert moved.read_bytes() == content
+    token("list", status=1 if name == "keys.json" else 0)

@@ -56,7 +56,7 @@ async def test_keys_come_and_go(
     await look(mock_clock, authenticator)
     identity = authenticator.authenticate(new)
     assert authenticator.still_valid(who), "others are left alone"
-    assert "keys read anew: 2" in caplog.text
+    assert "keys read again: 2" in caplog.text
 
     remove_key(path, key.id)
     await look(mock_clock, authenticator)

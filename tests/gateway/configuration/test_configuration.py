@@ -15,6 +15,7 @@ from pushlane_dispatcher.configurable import Bounds
 from pushlane_gateway.auth.secret import Secret
 from pushlane_gateway.auth.settings import AuthSettings
 from pushlane_gateway.configuration.configuration import DERIVED, Configuration
+from pushlane_gateway.configuration.errors import ConfigurationError
 from pushlane_gateway.configuration.known import describe, known_keys
 from pushlane_gateway.configuration.load import load, load_with_sources
 from pushlane_gateway.configuration.show import show, toml
@@ -89,6 +90,16 @@ def test_every_key_can_be_set_to_its_default_by_each_source() -> None:
 # Showing it
 
 
+def test_windows_that_could_not_go_on_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="windows_bytes is 5000, too little for open_sh"):
+        load(environment={}, settings=["dispatcher.windows_bytes=5000"])
+
+
+def test_shards_go_by_the_shares() -> None:
+    found = load(environment={}, settings=["shares.key_percent=25"])
+    assert found.bounds.producer_percent == 25
+
+
 def test_what_is_shown_can_be_read_in_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +129,26 @@ def test_secrets_are_masked() -> None:
     assert '# signing_secrets: ["***", "***"]' in text
     assert 'leases = "redis://***@host/0"' in text
     assert "# signing_secrets: not set" in show(Configuration())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://user:hidden@host:6379/0",
+        "redis://:hid@hidden@host/0",
+        "redis://:hidden/hid@host/0",
+        "redis://:hidden?hid#@host/0",
+        'redis://:hidden"\\ \u00fc@host/0',
+        "cassandra://user:hidden@a,b:9042/pushlane?tls=on",
+        "rediss://host/0?ssl_keyfile_password=hidden&client_name=x",
+        "rediss://user:hidden@host/0?db=1&ssl_keyfile_password=hidden",
+    ],
+)
+def test_no_password_of_a_url_is_shown(url: str) -> None:
+    for text in (show(Configuration(leases=url)), show(Configuration(store=url))):
+        assert "hid" not in text.replace("hidden_", "")
+        assert f"{url.partition(':')[0]}://" in text
+        assert "***" in text
 
 
 @given(

@@ -136,7 +136,8 @@ async def rig(
         yield Rig(tools, nursery, keys, authenticator, sessions)
         await blocked()
         assert len(nursery.child_tasks) == 0, "a request is still under way"
-        assert not tools.polls
+        in_use = tools.admission.taken()
+        assert not any(in_use[name] for name in ("polls", "peeks", "answers_bytes")), in_use
         background.cancel_scope.cancel()
 
 

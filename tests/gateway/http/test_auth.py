@@ -61,11 +61,28 @@ async def test_every_operation_asks_for_its_right(
 async def test_what_needs_a_token_and_nothing_more(tmp_path: Path) -> None:
     async with rig(keys=tmp_path / "keys.toml") as r:
         caller = r.caller("publish:x")
-        for path in ("/metrics", "/v1/queues"):
+        for path in ("/v1/limits", "/v1/queues"):
             assert (await r.get(path)).status == 401
             assert (await caller.get(path)).status == 200
         for path in ("/healthz", "/readyz", "/openapi.json", "/docs"):
             assert (await r.get(path)).status == 200
+
+
+async def test_metrics_are_the_operators(tmp_path: Path) -> None:
+    async with rig(keys=tmp_path / "keys.toml") as r:
+        assert (await r.get("/metrics")).status == 401
+        refused = await r.caller("admin:*").get("/metrics")
+        assert refused.fault == (403, "forbidden")
+        assert "operate:*" in refused.json["error"]["message"]
+        scraper = r.caller("operate:*")
+        assert (await scraper.get("/metrics")).status == 200
+        assert (await scraper.put(QUEUE)).fault == (403, "forbidden")
+        assert (await scraper.get("/v1/queues")).json == {"queues": []}
+
+
+async def test_without_keys_everybody_operates_the_server() -> None:
+    async with rig() as r:
+        assert (await r.get("/metrics")).status == 200
 
 
 async def bad(r: Rig, authorization: str) -> tuple[int, str]:
@@ -111,6 +128,24 @@ async def test_a_token_where_none_is_asked_for_is_checked() -> None:
         assert await bad(r, "Bearer nonsense") == (401, "unauthorized")
 
 
+async def test_a_failed_login_is_logged_without_what_was_sent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with rig(keys=tmp_path / "keys.toml") as r:
+        caller = r.caller("admin:*")
+        key = caller._headers["authorization"].removeprefix("Bearer ")
+        wrong = key[:-4] + ("aaaa" if key[-4:] != "aaaa" else "bbbb")
+        with caplog.at_level(logging.DEBUG):
+            await r.get("/v1/queues", authorization=f"Bearer {wrong}")
+            await r.get("/v1/queues", authorization="Bearer eyJhbGciOiJ")
+            await r.get("/v1/queues")
+        lines = [one.getMessage() for one in caplog.records if "login" in one.getMessage()]
+        assert len(lines) == 2
+        assert wrong.split("_")[1] in lines[0], "the public id says which key it is"
+        assert wrong.split("_")[2] not in caplog.text
+        assert "eyJhbGciOiJ" not in caplog.text
+
+
 # Tokens
 
 
@@ -129,6 +164,16 @@ async def test_a_token_for_a_browser(tmp_path: Path) -> None:
         await trio.sleep(61)
         late = await browser.post(QUEUE + "/messages", {"messages": [{"body": 1}]})
         assert late.fault == (401, "unauthorized")
+
+
+async def test_a_token_for_somebody(tmp_path: Path) -> None:
+    async with rig(keys=tmp_path / "keys.toml") as r:
+        caller = r.caller("admin:*")
+        body = {"rules": ["publish:q"], "subject": "user-7"}
+        token = (await caller.post("/v1/tokens", body)).json["token"]
+        assert r.tools.authenticator.authenticate(token).subject == "user-7"
+        for wrong in ("", "x" * 121, "a\x07b"):
+            assert (await caller.post("/v1/tokens", {**body, "subject": wrong})).status == 400
 
 
 async def test_tokens_where_nobody_needs_one() -> None:

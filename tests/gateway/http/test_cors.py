@@ -38,8 +38,21 @@ async def test_all_other_pages(tmp_path: Path, origin: str) -> None:
         for method in ("GET", "POST", "OPTIONS"):
             answer = await caller.ask(method, "/v1/queues", headers={"origin": origin})
             assert answer.fault == (403, "forbidden")
-            assert "access-control-allow-origin" not in answer.headers
+            assert answer.headers["access-control-allow-origin"] == "*", "it may read the error"
+            assert "auth.allowed_origins" in answer.json["error"]["message"]
         assert r.metrics.errors.counts["forbidden"] == 3
+
+
+async def test_a_page_that_is_refused_gets_to_read_why(tmp_path: Path) -> None:
+    async with rig(keys=tmp_path / "keys.toml", origins=(APP,)) as r:
+        caller, evil = r.caller("admin:*"), {"origin": "https://evil.example"}
+        ask = {**evil, "access-control-request-method": "POST"}
+        preflight = await caller.ask("OPTIONS", "/v1/queues", headers=ask)
+        assert (preflight.status, preflight.headers["access-control-max-age"]) == (204, "0")
+        assert preflight.headers["access-control-allow-origin"] == "*"
+        answer = await caller.ask("POST", "/v1/queues", {"name": "q"}, evil)
+        assert answer.fault == (403, "forbidden")
+        assert (await caller.get("/v1/queues/q")).status == 404, "nothing was done"
 
 
 async def test_two_origins_are_none(tmp_path: Path) -> None:
@@ -73,8 +86,9 @@ async def test_preflight(tmp_path: Path) -> None:
         assert answer.headers["vary"] == "origin"
         asked["origin"] = "https://evil.example"
         refused = await r.ask("OPTIONS", "/v1/queues/q", headers=asked)
-        assert refused.fault == (403, "forbidden")
-        assert "access-control-allow-methods" not in refused.headers
+        assert (refused.status, refused.headers["access-control-max-age"]) == (204, "0")
+        asked.pop("access-control-request-method")
+        assert (await r.put("/v1/queues/q", {}, **asked)).fault == (403, "forbidden")
 
 
 async def test_without_keys_only_pages_of_this_machine() -> None:

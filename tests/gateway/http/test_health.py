@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trio
 
 from pushlane.wire.limits import Limits
+from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.stop import Stop
 from pushlane_storage.interface import StoreUnknown
 from tests.dispatcher.rig import ScriptedStore, fail, hang
 from tests.gateway.http.rig import rig
@@ -28,6 +31,19 @@ async def test_readyz() -> None:
         answer = await r.get("/readyz")
         assert (answer.status, answer.body) == (503, b"draining\n")
         assert (await r.get("/healthz")).status == 200
+
+
+async def test_not_ready_for_a_while_after_others_took_over() -> None:
+    async with rig() as r:
+        await r.publish("q", 1)
+        queue = await r.tools.dispatcher.open("default", "q")
+        queue.runners[0].stop(Stop.FENCED)
+        await queue.runners[0]._engine.stopped.wait()
+        await trio.lowlevel.checkpoint()
+        answer = await r.get("/readyz")
+        assert (answer.status, answer.body) == (503, b"fenced: other servers took over\n")
+        await trio.sleep(Settings().fenced_ms / 1000)
+        assert (await r.get("/readyz")).status == 200
 
 
 async def test_not_ready_without_a_store(caplog: pytest.LogCaptureFixture) -> None:

@@ -176,8 +176,11 @@ async def test_a_delayed_message_is_cancelled() -> None:
 
 async def test_one_that_waits_for_a_year() -> None:
     async with rig() as r:
+        await r.put(Q, {"retention_ms": 366 * 24 * 3_600_000})
         (id,) = await r.publish("q", 1, delay_ms=300 * 24 * 3_600_000)
         assert (await r.stats("q"))["delayed"] == 1
+        found = (await r.get(f"{Q}/messages/{id}/explain")).json
+        assert (found["state"], found["until"]) == ("delayed", START + 300 * 24 * 3_600_000)
         assert (await r.delete(f"{Q}/messages/{id}")).status == 200
         assert (await r.stats("q"))["stored"] == 0
 

@@ -18,7 +18,7 @@ from tests.gateway.http.rig import rig
 from tests.repo import ROOT
 
 DESIGNED = {
-    "/v1/queues": {"get"},
+    "/v1/queues": {"get", "post"},
     "/v1/queues/{queue}": {"put", "patch", "get", "delete"},
     "/v1/queues/{queue}/messages": {"post"},
     "/v1/queues/{queue}/messages/{id}": {"get", "delete"},

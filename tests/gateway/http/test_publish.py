@@ -85,9 +85,9 @@ async def test_bad_idempotency_keys(key: str, wrong: str) -> None:
     ("body", "wrong"),
     [
         ({"messages": []}, "messages is 0"),
-        ({"messages": [{}]}, "messages[0]: body or data"),
+        ({"messages": [{}]}, "messages[0]: give exactly one"),
         ({"messages": [{"body": 1}, {"body": 1, "data": ""}]}, "messages[1]"),
-        ({"messages": [{"body": 1, "key": "k", "priority": 1}]}, "key goes with neither"),
+        ({"messages": [{"body": 1, "key": "k", "priority": 1}]}, "key can't be combined"),
         ({"messages": [{"body": 1, "seq": 1}]}, "seq is for sessions"),
         ({"messages": [{"body": 1, "dedup": "pushlane:1"}]}, "reserved"),
         ({"messages": [{"body": 1, "ttl_ms": 0}]}, "ttl_ms"),
@@ -112,7 +112,7 @@ async def test_a_mistake_in_form_refuses_all(body: Any, wrong: str) -> None:
 async def test_dedup_and_idempotency_key_do_not_go_together() -> None:
     async with rig() as r:
         answer = await r.post(Q, messages(1, dedup="d"), idempotency_key="k")
-        assert "don't go together" in answer.json["error"]["message"]
+        assert "can't be combined" in answer.json["error"]["message"]
 
 
 async def test_a_batch_over_the_limit() -> None:

@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from pushlane.wire.errors import Conflict
-from pushlane_dispatcher.dispatcher import Dispatcher
 from pushlane_storage.interface import StoreUnknown
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import Consumer, ScriptedStore, fail
@@ -101,13 +100,14 @@ async def test_conditions_on_what_is_not_there() -> None:
 
 async def test_two_that_make_the_same_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig() as r:
-        real = Dispatcher.create
+        dispatcher = r.tools.dispatcher
+        real = dispatcher.create
 
-        async def late(self: Dispatcher, tenant: str, name: str, config: QueueConfig) -> Any:
-            await real(self, tenant, name, config)
+        async def late(tenant: str, name: str, config: QueueConfig) -> Any:
+            await real(tenant, name, config)
             raise Conflict("somebody was faster")
 
-        monkeypatch.setattr(Dispatcher, "create", late)
+        monkeypatch.setattr(dispatcher, "create", late)
         assert (await r.put(Q, {"max_attempts": 2})).json["version"] == 2
         await r.delete(f"{Q}?confirm=q")
         assert (await r.put(Q, if_none_match="*")).fault == (409, "conflict")
@@ -230,10 +230,25 @@ async def test_a_list_shows_what_the_caller_may_see(tmp_path: Path) -> None:
         admin = r.caller("admin:*")
         for name in ("a1", "a2", "b1", "b2"):
             await admin.put(f"/v1/queues/{name}")
-        caller = r.caller("publish:a2", "consume:b*")
-        page = (await caller.get("/v1/queues?limit=3")).json
+        caller = r.caller("publish:a2", "consume:b*", "admin:topic:a1")
+        page = (await caller.get("/v1/queues?limit=2")).json
         assert [queue["name"] for queue in page["queues"]] == ["a2", "b1"]
         assert page["next"] == "b1"
+        page = (await caller.get("/v1/queues?limit=2&after=b1")).json
+        assert ([queue["name"] for queue in page["queues"]], "next" in page) == (["b2"], False)
+
+
+async def test_no_page_names_a_queue_that_the_caller_may_not_see(tmp_path: Path) -> None:
+    async with rig(keys=tmp_path / "keys.toml") as r:
+        admin = r.caller("admin:*")
+        for name in ("aa", "payroll", "q", "secret", "zz"):
+            await admin.put(f"/v1/queues/{name}")
+        answer = await r.caller("publish:q").get("/v1/queues?limit=1")
+        assert (answer.json["queues"][0]["name"], answer.json["next"]) == ("q", "q")
+        last = await r.caller("publish:q").get("/v1/queues?limit=1&after=q")
+        assert last.json == {"queues": []}
+        none = await r.caller("publish:nothing").get("/v1/queues?limit=1")
+        assert none.json == {"queues": []}
 
 
 async def test_tenants_do_not_see_each_other(tmp_path: Path) -> None:
@@ -271,8 +286,8 @@ async def test_consumers() -> None:
             ("http:anonymous", 1),
         ]
         assert found[1] == {
-            "session": "worker", "shard": 1, "state": "active", "credit": 7, "reserved": 0,
-            "leased": 0, "lease_ms": 30_000, "ack": "explicit",
+            "session": "worker", "client": "", "shard": 1, "state": "active", "credit": 7,
+            "reserved": 0, "leased": 0, "lease_ms": 30_000, "ack": "explicit",
         }  # fmt: skip
         exchange.leave()
         await exchange.done.wait()
@@ -284,7 +299,8 @@ async def test_consumers() -> None:
 async def test_purge() -> None:
     async with rig() as r:
         (id, *_) = await r.publish("q", 1, 2, 3)
-        assert (await r.post(Q + "/purge")).json == {}
+        assert (await r.post(Q + "/purge")).json == {"purged": 3}
+        assert (await r.post(Q + "/purge")).json == {"purged": 0}
         assert await r.state("q", id) == "purged"
         assert (await r.stats("q"))["stored"] == 0
 
@@ -382,8 +398,41 @@ async def test_messages_go_only_where_the_caller_may_send_them(tmp_path: Path) -
         assert (await caller.patch(Q, {"dead_letter": "payroll"})).fault == (403, "forbidden")
         await admin.patch(Q, {"dead_letter": "payroll"})
         assert (await caller.patch(Q, {"lease_ms": 9_000})).status == 200
-        answer = await caller.post(Q + "/redrive", {"to": "payroll"})
-        assert answer.fault == (403, "forbidden")
+        for rights in (["manage:q*"], ["manage:*"], ["manage:*", "consume:*", "publish:q*"]):
+            answer = await r.caller(*rights).post(Q + "/redrive", {"to": "payroll"})
+            assert answer.fault == (403, "forbidden")
+
+
+async def test_a_queue_for_dead_letters_takes_the_right_to_manage_it(tmp_path: Path) -> None:
+    async with rig(keys=tmp_path / "keys.toml") as r:
+        publisher = r.caller("manage:q", "publish:*", "consume:*")
+        assert (await publisher.put(Q, {"dead_letter": "faults"})).fault == (403, "forbidden")
+        manager = r.caller("manage:q", "manage:faults")
+        assert (await manager.put(Q, {"dead_letter": "faults"})).status == 201
+        await r.caller("admin:*").put("/v1/queues/orders")
+        clash = await r.caller("manage:*").put(Q, {"dead_letter": "orders"})
+        assert clash.fault == (409, "conflict")
+
+
+async def test_a_redrive_goes_only_where_the_caller_may_publish(tmp_path: Path) -> None:
+    async with rig(keys=tmp_path / "keys.toml") as r:
+        admin, dead = r.caller("admin:*"), "/v1/queues/all.dead/redrive"
+        for name in ("a", "b", "a"):
+            await admin.put(f"/v1/queues/{name}", {"dead_letter": "all.dead"})
+            await admin.publish(name, 1)
+            (message,) = await admin.receive(name)
+            await admin.settle("nack", name, message["receipt"], dead=True)
+            await blocked()
+        caller = r.caller("manage:all.dead", "publish:a*")
+        first = (await caller.post(dead, {})).json
+        assert first["redriven"] == 1
+        again = await caller.post(dead, {"after": first["next"]})
+        assert again.fault == (403, "forbidden")
+        assert "b" in again.json["error"]["message"]
+        assert (await caller.post(dead, {"dry_run": True})).fault == (403, "forbidden")
+        assert (await caller.post(dead, {"queue": "a"})).json == {"redriven": 1}
+        assert (await r.caller("manage:all.dead").post(dead, {})).fault == (403, "forbidden")
+        assert (await r.caller("admin:*").post(dead, {})).json == {"redriven": 1}
 
 
 async def test_a_store_that_fails() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 import trio
 
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_gateway.http.grant import Grant
 from pushlane_leases.memory import MemoryLeases
 from tests.dispatcher.rig import Gate, ScriptedLeases, ScriptedStore
 from tests.gateway.http.client import Exchange
@@ -217,14 +220,20 @@ async def test_limits_are_counted() -> None:
 
 
 async def test_polls_of_one_identity_are_limited(tmp_path: Path) -> None:
-    async with rig(keys=tmp_path / "keys.toml", polls=2) as r:
+    async with rig(keys=tmp_path / "keys.toml", polls=4) as r:
         caller = r.caller("consume:*")
         polls = [caller.begin("POST", Q, {}) for _ in range(2)]
         await blocked()
         refused = await caller.post(Q)
         assert refused.fault == (429, "throttled")
-        assert (r.limit("polls"), refused.headers["retry-after"]) == (1, "1")
-        assert b"pushlane_http_polls 2.0" in (await caller.get("/metrics")).body
+        assert (r.limit("polls_share"), refused.headers["retry-after"]) == (1, "1")
+        assert b"pushlane_http_polls 2.0" in (await r.caller("operate:*").get("/metrics")).body
+        other = r.caller("consume:*")
+        polls += [other.begin("POST", Q, {}) for _ in range(2)]
+        await blocked()
+        third = r.caller("consume:*")
+        assert (await third.post(Q)).fault == (429, "throttled")
+        assert r.limit("polls") == 1
         for poll in polls:
             await poll.done.wait()
         assert (await caller.post(Q, {"wait_ms": 0})).status == 200
@@ -307,6 +316,21 @@ async def test_nothing_is_left_of_many_receives() -> None:
         assert len(r.tools.settled) <= 200
 
 
+async def test_nothing_of_them_stays_in_memory_either() -> None:
+    def there() -> int:
+        gc.collect()
+        return sum(isinstance(found, Subscription | Grant) for found in gc.get_objects())
+
+    async with rig() as r:
+        before = there()
+        for _ in range(300):
+            await r.publish("q", "a")
+            (message,) = await r.receive("q", 1)
+            await r.settle("ack", "q", message["receipt"])
+        assert there() - before <= 2 * 2 * 64, "not until `reserve_ms` is over"
+        assert len(r.tools.settled) == 300
+
+
 async def test_what_is_leased_keeps_its_subscription_until_it_expires() -> None:
     async with rig() as r:
         await r.publish("q", *range(20))
@@ -334,6 +358,22 @@ async def test_several_shards_when_something_is_ready() -> None:
             receipts = [message["receipt"] for message in found]
             assert await r.settle("ack", "q", *receipts) == {}
         assert await r.subscriptions() == 0
+
+
+async def test_several_shards_whose_messages_all_failed() -> None:
+    async with rig() as r:
+        await r.queue(shards=4, backoff_base_ms=100)
+        for n in range(20):
+            await r.publish("q", n, key=f"k{n}")
+        for _ in range(20):
+            (found,) = await r.receive("q", wait_ms=20_000)
+            await r.settle("nack", "q", found["receipt"])
+        done: set[str] = set()
+        while len(done) < 20:
+            (found,) = await r.receive("q", wait_ms=20_000)
+            assert await r.settle("ack", "q", found["receipt"]) == {}
+            done.add(found["id"])
+        assert (await r.stats("q"))["stored"] == 0
 
 
 async def test_several_shards_when_nothing_is_ready() -> None:

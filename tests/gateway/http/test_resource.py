@@ -140,7 +140,7 @@ async def test_duplicate_keys_and_long_numbers_in_bodies_are_nobodys_business() 
 
 async def test_the_envelopes_last_key_counts() -> None:
     async with rig() as r:
-        text = b'{"messages": [], "messages": [{"body": 1}], "unknown": {"x": [1]}}'
+        text = b'{"messages": [], "messages": [{"body": 1}]}'
         assert (await r.post(PUBLISH, text)).status == 200
 
 

@@ -10,6 +10,7 @@ import trio
 
 from pushlane.wire.receipts import parse
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.stop import Stop
 from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.interface import StoreUnknown
 from tests.dispatcher.rig import Consumer, Gate, ScriptedStore, fail
@@ -173,11 +174,11 @@ async def test_anybody_who_may_consume_may_settle(tmp_path: Path) -> None:
     ("op", "fields", "wrong"),
     [
         ("ack", {"receipts": []}, "receipts is empty"),
-        ("ack", {"receipts": ["nonsense"]}, "no receipt"),
-        ("ack", {"receipts": ["p.5-1"]}, "no receipt"),
+        ("ack", {"receipts": ["nonsense"]}, "not a receipt"),
+        ("ack", {"receipts": ["p.5-1"]}, "not a receipt"),
         ("ack", {"receipts": ["p.1-20000"]}, "at most 10000"),
         ("ack", {"receipts": ["p.1-6000", "p.1-6000"]}, "more than 10000"),
-        ("ack", {"receipts": ["p." + "1" * 200]}, "no receipt"),
+        ("ack", {"receipts": ["p." + "1" * 200]}, "not a receipt"),
         ("ack", {}, "receipts"),
         ("nack", {"receipts": ["p.1"], "delay_ms": 10**12}, "delay_ms"),
         ("nack", {"receipts": ["p.1"], "delay_ms": 1, "dead": True}, "dead"),
@@ -327,12 +328,92 @@ async def test_they_expire_when_nobody_comes() -> None:
         assert await r.settle("ack", "q", receipt) == {"lease_lost": [receipt]}
 
 
-async def test_those_of_sessions_stay_the_sessions() -> None:
+async def session_of(r: Rig, *bodies: str) -> tuple[Consumer, list[str], list[str]]:
+    """Somebody like a session that got messages: ids, receipts."""
+    ids = await r.publish("q", *bodies)
+    queue = await r.dispatcher.open(TENANT, "q")
+    consumer = Consumer(queue.runners[0], lease_ms=5_000)
+    await consumer.got(len(ids))
+    await blocked()
+    return consumer, ids, [f"{consumer.sub.prefix}.{n + 1}" for n in range(len(ids))]
+
+
+async def test_one_of_a_session_that_a_crash_cut_off_can_be_settled() -> None:
     async with rig(leases=MemoryLeases()) as r:
-        await r.publish("q", "a")
+        _, ids, receipts = await session_of(r, "a", "b", "c")
+        assert await r.settle("ack", "q", *receipts) == {"lease_lost": receipts}
+        await crashed(r)
+        assert await r.settle("ack", "q", receipts[0]) == {}
+        assert await r.settle("ack", "q", receipts[0]) == {"duplicate": [receipts[0]]}
+        assert await r.settle("nack", "q", receipts[1], dead=True) == {}
+        assert await r.settle("extend", "q", receipts[2], lease_ms=60_000) == {}
+        await blocked()
+        assert [await r.state("q", id) for id in ids] == ["acked", "dead", "leased"]
+        await trio.sleep(25)
+        assert await r.state("q", ids[2]) == "leased", "it was extended"
+        assert await r.settle("ack", "q", *receipts) == {"duplicate": [f"{receipts[0]}-2"]}
+        await trio.sleep(40)
+        assert await r.subscriptions() == 0
+
+
+async def test_a_repeat_is_a_duplicate_also_when_it_is_over() -> None:
+    async with rig(leases=MemoryLeases()) as r:
+        _, _, receipts = await session_of(r, "a")
+        await crashed(r)
+        assert await r.settle("ack", "q", *receipts) == {}
+        await trio.sleep(10)
+        assert await r.subscriptions() == 0
+        assert await r.settle("ack", "q", *receipts) == {"duplicate": receipts}
+
+
+async def test_a_session_that_comes_back_has_them_to_itself() -> None:
+    async with rig(leases=MemoryLeases()) as r:
+        consumer, ids, receipts = await session_of(r, "a", "b")
+        await crashed(r)
+        assert await r.settle("ack", "q", receipts[0]) == {}
         queue = await r.dispatcher.open(TENANT, "q")
-        consumer = Consumer(queue.runners[0])
-        await consumer.got(1)
-        await reopened(r)
-        receipt = f"{consumer.sub.prefix}.1"
-        assert await r.settle("ack", "q", receipt) == {"lease_lost": [receipt]}
+        prefix = consumer.sub.prefix
+        adopted = queue.runners[0].adopt(
+            prefix, [(prefix, 1, 2)], consumer, 5, lease_ms=None, explicit=False
+        )
+        assert adopted is not None
+        assert adopted[1] == [], "what was settled for it is not lost"
+        assert await r.settle("ack", "q", receipts[1]) == {"lease_lost": [receipts[1]]}
+        assert await r.state("q", ids[1]) == "leased"
+
+
+async def crashed(r: Rig) -> None:
+    """The shard is gone without a word, and another owner has it."""
+    queue = await r.dispatcher.open(TENANT, "q")
+    queue.runners[0].stop(Stop.FENCED)
+    await queue.runners[0]._engine.stopped.wait()
+    await r.dispatcher.open(TENANT, "q")
+
+
+async def test_http_receipts_outlive_a_crash() -> None:
+    async with rig(leases=MemoryLeases()) as r:
+        id, receipt = await one(r)
+        await crashed(r)
+        assert await r.settle("ack", "q", receipt) == {}
+        assert await r.state("q", id) == "acked"
+        assert await r.settle("ack", "q", receipt) == {"duplicate": [receipt]}
+
+
+async def test_a_delay_longer_than_the_retention_is_refused() -> None:
+    async with rig() as r:
+        await r.queue("q", retention_ms=60_000)
+        body = {"messages": [{"body": 1, "delay_ms": 60_001}, {"body": 2}]}
+        answer = await r.post("/v1/queues/q/messages", body)
+        assert (answer.status, answer.json["ids"][0]) == (200, None)
+        (failed,) = answer.json["failed"]
+        assert (failed["index"], failed["code"]) == (0, "bad_request")
+        assert "delay_ms is 60001" in failed["message"]
+        assert "retention_ms (60000)" in failed["message"]
+        alone = await r.post("/v1/queues/q/messages", {"messages": body["messages"][:1]})
+        assert alone.fault == (400, "bad_request")
+        assert r.limit("retention_ms") == 2
+        (found,) = await r.receive("q")
+        nack = {"receipts": [found["receipt"]], "delay_ms": 60_001}
+        assert (await r.post("/v1/queues/q/nack", nack)).fault == (400, "bad_request")
+        assert r.limit("retention_ms") == 3
+        assert (await r.stats("q"))["leased"] == 1, "nothing changed"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import struct
+import weakref
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,10 @@ LIMIT = 70_000
 
 
 def decoder(*, is_text: bool = True) -> Decoder:
-    return Decoder(is_text=is_text, frame_bytes=LIMIT)
+    """As after a hello: there is no limit but the judge's."""
+    made = Decoder(is_text=is_text, frame_bytes=LIMIT, tiny_frames=10_000)
+    made.admit(LIMIT)
+    return made
 
 
 class Judge:
@@ -165,7 +170,7 @@ def test_a_control_frame_between_fragments() -> None:
 def test_empty_fragments_take_no_memory() -> None:
     ours = decoder()
     ours.feed(frame(TEXT, b"", fin=False))
-    ours.feed(frame(0, b"", fin=False) * 10_000)
+    ours.feed(frame(0, b"", fin=False) * 9_000)
     assert ours._part is not None
     assert len(ours._part) == 0
     assert ours.feed(frame(0, b"end")) == [b"end"]
@@ -235,12 +240,21 @@ def test_what_two_bytes_prove_wrong_is_not_waited_for(beginning: bytes) -> None:
     assert ours.end.code == 1002
 
 
-def test_after_our_close_a_fault_sends_no_second_one() -> None:
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 200_000])
+@pytest.mark.parametrize("opcode", [TEXT, BINARY, PING, 0, 3])
+def test_after_our_close_only_the_clients_counts(opcode: int, size: int) -> None:
     ours = decoder()
+    ours.feed(frame(TEXT, b"x" * 70_000)[:1_000])
     assert ours.close(1001, "drain") == b"\x88\x07\x03\xe9drain"
-    ours.feed(frame(TEXT, b"x", rsv=0x40))
+    assert ours.held == 0
+    behind = frame(TEXT, b"x" * 70_000)[1_000:] + frame(opcode, b"x" * size, rsv=0x40) * 3
+    for piece in (behind[:50_001], behind[50_001:70_003], behind[70_003:], close(1001)):
+        assert ours.end is None
+        assert ours.feed(piece) == []
+        assert ours.held < 14
     assert ours.out == []
     assert ours.end is not None
+    assert (ours.end.code, ours.end.by_client) == (1001, True)
 
 
 def test_the_end_of_the_stream() -> None:
@@ -249,3 +263,86 @@ def test_the_end_of_the_stream() -> None:
     ours.feed_eof()
     assert ours.end is not None
     assert (ours.end.code, ours.end.by_client) == (LOST, True)
+
+
+def stranger(tiny_frames: int = 100) -> Decoder:
+    """As before a hello."""
+    return Decoder(is_text=True, frame_bytes=65_536, tiny_frames=tiny_frames)
+
+
+def test_before_it_is_admitted_messages_come_one_at_a_time_and_are_small() -> None:
+    ours = stranger()
+    large = frame(TEXT, b"x" * 66_000)
+    assert ours.feed(frame(TEXT, b"hello") + frame(TEXT, b"a") + large) == [b"hello"]
+    assert ours.more
+    ours.admit(LIMIT)
+    assert ours.feed(b"") == [b"a", b"x" * 66_000]
+    assert (ours.more, ours.held) == (False, 0)
+
+
+@pytest.mark.parametrize("fragments", [False, True])
+def test_before_it_is_admitted_a_large_frame_is_refused_by_its_head(fragments: bool) -> None:
+    ours = stranger()
+    large = frame(TEXT, b"x" * 66_000)
+    if fragments:
+        ours.feed(frame(TEXT, b"x" * 1_000, fin=False))
+        large = frame(0, b"x" * 65_000)
+    ours.feed(large[:20])
+    assert ours.end is not None
+    assert (ours.end.code, ours.end.reason) == (1009, "too_large")
+    ours.drop()
+    assert ours.held == 0
+
+
+def test_many_small_messages_come_in_parts() -> None:
+    ours = decoder()
+    rest = frame(TEXT, b"x")[:4]
+    found = [ours.feed(frame(TEXT, b"{}") * 2_500 + rest)]
+    while ours.more:
+        found.append(ours.feed(b""))
+    assert [len(messages) for messages in found] == [1_024, 1_024, 452]
+    assert ours.feed(frame(TEXT, b"x")[4:]) == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [frame(PING, b""), frame(PONG, b"x" * 125), frame(TEXT, b"", fin=False) + frame(0, b"x")],
+)
+def test_a_flood_of_what_brings_nothing_is_closed(flood: bytes) -> None:
+    ours = stranger(tiny_frames=100)
+    ours.admit(LIMIT)
+    ours.feed(flood * 100)
+    assert ours.tiny == 100
+    ours.tiny = 50
+    ours.feed(flood * 50)
+    assert not ours.out or ours.out[-1][0] == 0x8A
+    ours.feed(flood)
+    assert ours.end is not None
+    assert (ours.end.code, ours.end.reason, ours.end.by_client) == (1008, "throttled", False)
+
+
+def test_fragments_of_some_size_are_no_flood() -> None:
+    ours = stranger(tiny_frames=1)
+    ours.admit(LIMIT)
+    ours.feed(frame(TEXT, b"x" * 256, fin=False) + frame(0, b"x" * 256, fin=False) * 100)
+    assert ours.feed(frame(0, b"")) == [b"x" * 256 * 101]
+    assert ours.tiny == 0
+
+
+@pytest.mark.parametrize(
+    "data", [frame(TEXT, b"x" * 69_000)[:60_000], b"\xff\xff" * 9, b"\x89\x80"]
+)
+def test_what_is_dropped_is_free_at_once(data: bytes) -> None:
+    ours = decoder()
+    gc.collect()
+    gc.disable()
+    try:
+        ours.feed(data)
+        protocol = ours._protocol
+        assert protocol is not None
+        found = weakref.ref(protocol)
+        del protocol
+        ours.drop()
+        assert found() is None
+    finally:
+        gc.enable()

@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.gateway.listener.rig import get, head, listening, until
+from pushlane_gateway.listener.exchange import KNOWN
+from tests.gateway.listener.rig import APP, get, head, listening, until
 
 POST = ["POST /upload HTTP/1.1", "Host: localhost"]
 
@@ -497,3 +498,56 @@ async def test_a_header_with_a_line_break_does_not_get_out() -> None:
         answer = await client.answer()
         assert answer.status == 500
         assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(("stall_ms", "whole_ms"), [(200, 300_000), (20_000, 200)])
+async def test_a_body_that_drips_ends(stall_ms: int, whole_ms: int) -> None:
+    async with listening(body_stall_ms=stall_ms, body_ms=whole_ms, body_rate=1_000_000) as rig:
+        client = await rig.connect()
+
+        async def drip() -> None:
+            while True:
+                await client.send(b"x")
+                await trio.sleep(0.01)
+
+        async with trio.open_nursery() as nursery:
+            await client.send(head(*POST, "Content-Length: 100000"))
+            nursery.start_soon(drip)
+            assert (await client.answer()).status == 408
+            nursery.cancel_scope.cancel()
+        assert (rig.counters.slow_bodies, rig.counters.stalled_bodies) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (head(*POST, "Content-Length: 90000") + b"x" * 60_000, b"GET / HTTP/1.1\r\n" + b"x" * 50),
+        (head("GET / HTTP/1.1")[:-2] + b"X: " + b"x" * 9_000, head(*POST, "Content-Length: 9")),
+    ],
+)
+async def test_what_strangers_leave_half_sent_has_a_budget(first: bytes, second: bytes) -> None:
+    most = len(first) - 100
+    async with listening(unauthenticated_total_bytes=most) as rig:
+        other, client = await rig.connect(), await rig.connect()
+        await other.send(second)
+        await client.send(first)
+        answer = await client.answer()
+        assert (answer.status, answer.error["code"]) == (503, "unavailable")
+        assert rig.counters.overloads == 1
+        assert rig.counters.refusals == {503: 1}
+        other.cut()
+        await until(lambda: rig.listener.budget.held == 0)
+
+
+async def test_a_body_of_somebody_known_has_no_part_in_it() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scope["extensions"][KNOWN]["tell"]()
+        await APP(scope, receive, send)
+
+    async with listening(app=app, unauthenticated_total_bytes=1_000) as rig:
+        client = await rig.connect()
+        await client.send(head(*POST, "Content-Length: 50000"))
+        for _ in range(5):
+            await client.send(b"x" * 10_000)
+        assert (await client.answer()).body == b"50000"
+        assert rig.listener.budget.held == 0

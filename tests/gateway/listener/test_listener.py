@@ -104,7 +104,7 @@ async def test_a_stale_unix_socket_is_replaced(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "notes"
     path.write_text("keep me")
-    with pytest.raises(FileExistsError, match="no socket"):
+    with pytest.raises(FileExistsError, match="not a socket"):
         open_address(Address(path=str(path)), DEFAULT_SETTINGS)
     assert path.read_text() == "keep me"
 

@@ -23,6 +23,7 @@ from tests.gateway.listener.rig import (
     close,
     frame,
     listening,
+    until,
     upgrade,
 )
 
@@ -33,6 +34,7 @@ async def test_all_messages_of_one_read_come_together() -> None:
     batches: list[list[bytes]] = []
 
     async def handle(socket: Socket) -> None:
+        socket.admit(known=True)
         while True:
             batches.append(await socket.receive())
             socket.send(b"got it")
@@ -334,3 +336,64 @@ async def test_end_of_the_connection_during_the_handshake() -> None:
             await client.aclose()
         await rig.settle()
         assert rig.counters.failures == 0
+
+
+async def never_admitted(socket: Socket) -> None:
+    while True:
+        for message in await socket.receive():
+            socket.send(message)
+
+
+async def test_before_it_is_admitted_a_frame_is_small() -> None:
+    async with listening(handle=never_admitted) as rig:
+        client = await rig.websocket()
+        await client.send(frame(TEXT, b"a" * 60_000) + frame(TEXT, b"b"))
+        assert await client.frame() == (TEXT, b"a" * 60_000)
+        assert await client.frame() == (TEXT, b"b")
+        await client.send(frame(TEXT, b"x" * 65_537)[:100])
+        _, error = await client.frame()
+        assert msgspec.json.decode(error)["code"] == "too_large"
+        assert await client.closed_with() == (1009, "too_large")
+
+
+async def test_what_strangers_leave_half_said_has_a_budget() -> None:
+    async with listening(handle=never_admitted, unauthenticated_total_bytes=100_000) as rig:
+        small, large, new = [await rig.websocket() for _ in range(3)]
+        held = rig.listener.budget
+        await small.send(frame(TEXT, b"x" * 20_000)[:10_000])
+        await large.send(frame(TEXT, b"x" * 65_000)[:60_000])
+        await until(lambda: held.held == 70_000)
+        await new.send(frame(TEXT, b"x" * 60_000)[:50_000])
+        _, goaway = await large.frame()
+        assert msgspec.json.decode(goaway)["reason"] == "overload"
+        assert await large.closed_with() == (1013, "overload")
+        assert (held.held, rig.counters.overloads) == (60_000, 1)
+        await small.send(frame(TEXT, b"x" * 20_000)[10_000:])
+        assert await small.frame() == (TEXT, b"x" * 20_000)
+        new.cut()
+        await until(lambda: held.held == 0)
+
+
+async def test_who_is_known_has_no_part_in_that_budget() -> None:
+    async with listening(unauthenticated_total_bytes=1_000) as rig:
+        client = await rig.websocket()
+        await client.send(frame(TEXT, b"x" * 100_000)[:50_000])
+        await client.send(frame(TEXT, b"x" * 100_000)[50_000:])
+        assert await client.frame() == (TEXT, b"x" * 100_000)
+        assert rig.counters.overloads == 0
+
+
+async def test_pings_have_a_rate() -> None:
+    async with listening(tiny_frames=5, tiny_frames_rate=1_000_000) as rig:
+        client = await rig.websocket()
+        for _ in range(5):
+            await client.send(frame(PING, b"") * 5)
+            for _ in range(5):
+                assert await client.frame() == (PONG, b"")
+        await client.send(frame(PING, b"") * 6)
+        _, error = await client.frame()
+        assert msgspec.json.decode(error)["code"] == "throttled"
+        found = [await client.frame() for _ in range(5)]
+        assert found == [(PONG, b"")] * 5
+        assert await client.closed_with() == (1008, "throttled")
+        assert rig.counters.floods == 1

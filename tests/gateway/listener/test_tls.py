@@ -31,6 +31,7 @@ from tests.gateway.listener.rig import (
     frame,
     get,
     listening,
+    until,
     upgrade,
 )
 
@@ -253,3 +254,27 @@ def test_files_that_are_broken_from_the_start_are_an_error(files: Files) -> None
     files.certificate.unlink()
     with pytest.raises(FileNotFoundError):
         files.open()
+
+
+def test_tls_1_2_has_no_cbc(files: Files) -> None:
+    suites = files.open()._context.get_ciphers()
+    old = [suite["name"] for suite in suites if suite["protocol"] != "TLSv1.3"]
+    assert old
+    assert all(("GCM" in name or "CHACHA20" in name) and "ECDHE" in name for name in old)
+
+
+@pytest.mark.parametrize(
+    ("ciphers", "served"), [("ECDHE+AESGCM", True), ("ECDHE+AES:!AESGCM:!AESCCM", False)]
+)
+async def test_a_client_of_tls_1_2(files: Files, ciphers: str, served: bool) -> None:
+    files.trust.maximum_version = ssl.TLSVersion.TLSv1_2
+    files.trust.set_ciphers(ciphers)
+    async with listening(certificates=files.open()) as rig:
+        client = await rig.connect_tls(files.trust)
+        if served:
+            await client.send(get("/hello"))
+            assert (await client.answer()).body == b"hello you"
+        else:
+            with pytest.raises(trio.BrokenResourceError):
+                await client.send(get("/hello"))
+            await until(lambda: rig.counters.tls_failures == 1)

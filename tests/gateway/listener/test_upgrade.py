@@ -184,3 +184,19 @@ async def test_the_policy_decides_before_the_upgrade() -> None:
         await client.eof()
         assert asked == [(None, "localhost"), ("null", "localhost")]
         assert rig.counters.upgrades == 1
+
+
+@pytest.mark.parametrize("control", [1, 7, 8, 11, 12, 14, 27, 31, 127])
+async def test_a_control_character_is_refused_and_nothing_of_it_is_logged(
+    caplog: pytest.LogCaptureFixture, control: int
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with listening() as rig:
+        for name in ("Authorization", "Origin", "X-Anything", "Cookie"):
+            client = await rig.connect()
+            await client.send(request(f"{name}: Bearer plk_s3cret{chr(control)}x"))
+            answer = await client.answer()
+            assert (answer.status, b"s3cret" in answer.body) == (400, False)
+        assert rig.counters.failures == 0
+    assert "s3cret" not in caplog.text
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]

@@ -15,6 +15,8 @@ F = TypeVar("F")
 
 
 class FakeSocket:
+    limit = "connections"
+
     def __init__(self, codec: Codec = JSON, authorization: str | None = None) -> None:
         self.codec = codec
         self.authorization = authorization
@@ -26,6 +28,8 @@ class FakeSocket:
         """When it was told to hurry: how many frames the server had sent."""
         self.closed: tuple[int, str] | None = None
         """How the server closed it."""
+        self.admitted: list[bool] = []
+        """What it was told of who is there: whether that is known."""
         self.aborted = False
         self.stuck = False
         """The client reads nothing: what is sent stays in the outbox."""
@@ -38,6 +42,9 @@ class FakeSocket:
         self._lot = trio.lowlevel.ParkingLot()
 
     # The session's end
+
+    def admit(self, *, known: bool) -> None:
+        self.admitted.append(known)
 
     async def receive(self) -> list[bytes]:
         await trio.lowlevel.checkpoint()

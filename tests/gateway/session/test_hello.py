@@ -6,9 +6,19 @@ import pytest
 import trio
 
 from pushlane.wire.codec import JSON, MSGPACK, Codec
-from pushlane.wire.frames import Beat, Goaway, Hello, Publish, Published, Subscribe, Welcome
+from pushlane.wire.frames import (
+    Beat,
+    ErrorFrame,
+    Goaway,
+    Hello,
+    Publish,
+    Published,
+    Resume,
+    Subscribe,
+    Welcome,
+)
 from pushlane.wire.limits import DEFAULTS, Limits
-from pushlane_gateway.auth.identity import Identity
+from pushlane_gateway.auth.identity import ANONYMOUS, Identity
 from pushlane_gateway.auth.rule import Rule
 from tests.dispatcher.rig import START
 from tests.gateway.session.rig import blocked, known, message, rig
@@ -213,3 +223,42 @@ async def test_timers_of_a_session_end_with_its_connection() -> None:
         await trio.sleep(100)
         assert len(it.sessions.tools.timers) == 0
         assert len(it.sessions) == 0
+
+
+async def test_a_failed_login_is_logged_without_the_token(caplog: pytest.LogCaptureFixture) -> None:
+    async with rig(authenticate=known()) as it:
+        client = it.connect()
+        client.say(Hello(token="s3cret"))
+        assert (await client.socket.hear_a(ErrorFrame)).code == "unauthorized"
+        await client.gone.wait()
+    assert "login of" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+async def test_who_it_is_comes_before_what_it_holds() -> None:
+    held = {"1": ["p.1"] * 1_001, "2": ["p.2"] * 1_001}
+    async with rig(authenticate=known(ann=ANN)) as it:
+        stranger = it.connect()
+        stranger.say(Hello("eve", resume=Resume("s", held)))
+        assert (await stranger.error()).code == "unauthorized"
+        assert stranger.socket.admitted == []
+        ann = it.connect()
+        ann.say(Hello("ann", resume=Resume("s", held)))
+        assert (await ann.error()).code == "bad_request"
+        assert ann.socket.admitted == []
+
+
+async def test_a_socket_hears_who_is_there() -> None:
+    async with rig(authenticate=known(ann=ANN, any=ANONYMOUS)) as it:
+        by_hello = it.connect()
+        await by_hello.hello(token="ann")
+        assert by_hello.socket.admitted == [True]
+        anybody = it.connect()
+        await anybody.hello(token="any")
+        assert anybody.socket.admitted == [False]
+        by_header = it.connect(authorization="Bearer ann")
+        await blocked()
+        assert by_header.socket.admitted == [True]
+        nobody = it.connect(authorization="Bearer eve")
+        await blocked()
+        assert nobody.socket.admitted == []

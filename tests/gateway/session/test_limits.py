@@ -55,6 +55,7 @@ ELSEWHERE = {
     "frame_bytes": "listener/test_socket.py (1009), http/test_resource.py (413)",
     "message_bytes": "below",
     "priority_default": "a default, nobody can reach it",
+    "held": "below",
     "subs": "below",
     "unanswered": "test_publish.py: the server stops reading",
     "inflight_bytes": "test_publish.py: the server stops reading",
@@ -116,6 +117,7 @@ async def test_a_token_and_what_a_hello_holds() -> None:
         for hello, name in (
             (Hello("t" * 9_000), "token_bytes"),
             (Hello(resume=Resume("s", {str(n): [] for n in range(1, 102)})), "subs"),
+            (Hello(resume=Resume("s", {"1": ["p.1"] * 1_000, "2": ["p.2"] * 1_001})), "held"),
         ):
             client = it.connect()
             client.say(hello)

@@ -6,10 +6,20 @@ from typing import Any
 
 import pytest
 import trio
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from pushlane.wire.codec import JSON, MSGPACK, Codec
-from pushlane.wire.frames import ErrorFrame, Failed, Publish, Published, PublishMessage
+from pushlane.wire.frames import (
+    Ack,
+    Deliver,
+    Done,
+    ErrorFrame,
+    Failed,
+    Publish,
+    Published,
+    PublishMessage,
+    Subscribe,
+)
 from pushlane.wire.limits import Limits
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.settings import Settings
@@ -86,10 +96,10 @@ async def test_rights() -> None:
     [
         ([], "messages is 0"),
         ([message()] * 1001, "messages is 1001"),
-        ([PublishMessage()], "messages[0]: body or data"),
-        ([message(), PublishMessage(body=Raw(b"1"), data=b"2")], "messages[1]: body or data"),
-        ([message(key="k", priority=1)], "messages[0]: key goes with neither"),
-        ([message(key="k", delay_ms=1)], "messages[0]: key goes with neither"),
+        ([PublishMessage()], "messages[0]: give exactly one"),
+        ([message(), PublishMessage(body=Raw(b"1"), data=b"2")], "messages[1]: give exactly one"),
+        ([message(key="k", priority=1)], "messages[0]: key can't be combined"),
+        ([message(key="k", delay_ms=1)], "messages[0]: key can't be combined"),
         ([message(key="")], "messages[0]: key has 0 bytes"),
         ([message(key="x" * 513)], "messages[0]: key has 513 bytes"),
         ([message(dedup="x" * 257)], "messages[0]: dedup has 257 bytes"),
@@ -189,6 +199,20 @@ async def test_a_repeated_seq_stores_one_message() -> None:
         assert it.metrics.published == 2
 
 
+async def test_a_seq_that_is_older_than_those_remembered_is_a_duplicate_without_an_id() -> None:
+    async with rig(bounds=Bounds(producer_seqs=4)) as it:
+        client = await it.client(producer="p")
+        for seq in range(1, 10):
+            await client.publish("q", b"1", seq=seq)
+        old = await client.publish("q", b"1", seq=1)
+        assert (old.ids, old.duplicates, old.failed) == ([None], [0], [])
+        client.say(Publish(99, "q", [message(b"1", seq=n) for n in (1, 9, 10)]))
+        answer = await client.socket.hear_a(Published)
+        assert [id is None for id in answer.ids] == [True, False, False]
+        assert (answer.duplicates, answer.failed) == ([0, 1], [])
+        assert it.metrics.published == 10
+
+
 async def test_a_repeated_dedup_id_stores_one_message_also_inside_one_frame() -> None:
     async with rig() as it:
         client = await it.client()
@@ -266,9 +290,77 @@ async def test_publishers_wait_while_a_queue_is_congested() -> None:
         client.say(Publish(11, "q", [message(), message()]), Publish(12, "q", [message()]))
         await blocked()
         assert client.socket.unread == []
-        assert client.socket.reads == 3
+        client.say(Publish(13, "q", [message()]), Publish(14, "other", [message()]))
+        assert (await client.socket.hear_a(Published)).id == 14, "other queues go on"
+        await blocked()
+        assert client.socket.unread == []
         gate.released.set()
-        assert [(await client.socket.hear_a(Published)).id for _ in range(2)] == [11, 12]
+        assert [(await client.socket.hear_a(Published)).id for _ in range(3)] == [11, 12, 13]
+
+
+async def test_a_queue_that_opens_slowly_holds_up_its_own_frames_only() -> None:
+    store, gate = ScriptedStore(), Gate()
+    async with rig(store, limits=Limits(inflight_bytes=65_536)) as it:
+        client = await it.client(producer="p")
+        await it.queue("slow")
+        sub = await client.subscribe("other")
+        store.script.add("claim", gate)
+        client.say(
+            Publish(11, "slow", [message(b"1", seq=1)]),
+            Subscribe(12, "slow", 10),
+            Publish(13, "slow", [message(b"2", seq=2)]),
+        )
+        await gate.entered.wait()
+        await client.publish("other", b"3")
+        (delivered,) = (await client.socket.hear_a(Deliver)).messages
+        assert delivered.receipt is not None
+        client.say(Ack(sub, [delivered.receipt], 15))
+        assert (await client.socket.hear_a(Done)).id == 15
+        client.say(Publish(16, "slow", [message(b'"' + b"x" * 65_536 + b'"', seq=3)]))
+        await blocked()
+        reads = client.socket.reads
+        client.say(Publish(17, "other", [message(b"4")]))
+        await blocked()
+        assert client.socket.reads == reads, "what is parked counts: no more is read"
+        gate.released.set()
+        published: list[int] = []
+        bodies: list[bytes] = []
+        while len(published) < 4 or len(bodies) < 4:
+            frame = await client.socket.hear()
+            if isinstance(frame, Published):
+                published.append(frame.id)
+            elif isinstance(frame, Deliver):
+                bodies += [bytes(each.body) for each in frame.messages if each.body is not UNSET]
+        assert [id for id in published if id != 17] == [11, 13, 16], "in the order sent"
+        assert [body for body in bodies if body in (b"1", b"2")] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_what_waits_for_its_queue_when_the_client_leaves_was_sent(clean: bool) -> None:
+    store, gate = ScriptedStore(), Gate()
+    async with rig(store) as it:
+        client = await it.client()
+        await it.queue("slow")
+        store.script.add("claim", gate)
+        client.say(Publish(11, "slow", [message()]), Publish(12, "slow", [message()]))
+        await gate.entered.wait()
+        (client.socket.leave if clean else client.socket.drop)()
+        await blocked()
+        gate.released.set()
+        await client.gone.wait()
+        await blocked()
+        assert (await it.dispatcher.stats(TENANT, "slow")).stored == 2
+
+
+async def test_a_bug_while_a_frame_waits_ends_its_session_only() -> None:
+    store = ScriptedStore()
+    async with rig(store) as it:
+        client, other = await it.client(), await it.client()
+        store.script.add("read_queue", fail(ZeroDivisionError("a bug")))
+        client.say(Publish(11, "slow", [message()]))
+        assert (await client.error()).code == "internal"
+        await client.gone.wait()
+        await other.publish("slow", b"1")
 
 
 async def test_throttled_when_there_is_no_room_for_long() -> None:

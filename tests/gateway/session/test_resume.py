@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
+from msgspec import structs
 
 from pushlane.wire.frames import (
     Ack,
@@ -22,6 +23,8 @@ from pushlane.wire.frames import (
 from pushlane.wire.limits import Limits
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Rule
+from pushlane_gateway.session.session import reference
+from pushlane_leases.memory import LeaseTable, MemoryLeases
 from tests.dispatcher.rig import Gate, ScriptedStore
 from tests.gateway.session.rig import TENANT, Client, Rig, blocked, known, message, rig
 
@@ -185,18 +188,82 @@ async def test_answers_due_to_the_older_socket_go_nowhere() -> None:
         assert (await again.publish("q", b"1", seq=2)).duplicates == [0]
 
 
-async def test_only_the_same_identity_takes_it_up() -> None:
-    ann, eve = Identity("ann", "default", ALL), Identity("eve", "default", ALL)
-    other = Identity("ann", "other", ALL)
-    async with rig(authenticate=known(ann=ann, eve=eve, other=other)) as it:
+ANN = Identity("ann", "default", ALL, key="k1", subject="user-7")
+OTHERS = {
+    "another subject": structs.replace(ANN, subject="user-8"),
+    "no subject": structs.replace(ANN, subject=None),
+    "another key of the same name": structs.replace(ANN, key="k2"),
+    "another tenant": structs.replace(ANN, tenant="other"),
+    "nobody's key": structs.replace(ANN, key=None),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+async def test_only_the_same_party_takes_it_up(other: str) -> None:
+    async with rig(authenticate=known(ann=ANN, thief=OTHERS[other])) as it:
         client = it.connect()
         session = (await client.hello(token="ann")).session
-        for token in ("eve", "other"):
-            thief = it.connect()
-            welcome = await thief.hello(token=token, resume=Resume(session))
-            assert welcome.resumed is False
+        thief = it.connect()
+        welcome = await thief.hello(token="thief", resume=Resume(session))
+        assert welcome.resumed is False
         await client.publish("q", b"1")
         assert (await it.connect().hello(token="ann", resume=Resume(session))).resumed
+
+
+async def test_a_renewed_token_goes_on() -> None:
+    renewed = structs.replace(ANN, expires_at=10**15)
+    async with rig(authenticate=known(ann=ANN, renewed=renewed)) as it:
+        session = (await it.connect().hello(token="ann")).session
+        assert (await it.connect().hello(token="renewed", resume=Resume(session))).resumed
+
+
+async def test_a_closed_sub_is_nothing_for_who_may_not_read_its_queue() -> None:
+    publisher = structs.replace(ANN, rules=(Rule("publish", "q"),))
+    async with rig(authenticate=known(ann=ANN, publisher=publisher)) as it:
+        client = it.connect()
+        session = (await client.hello(token="ann")).session
+        await client.subscribe("q")
+        await client.publish("q", b"1")
+        await client.deliver()
+        client.say(Unsubscribe(50, 1))
+        await client.socket.hear_a(Done)
+        await client.drop()
+        again = it.connect()
+        assert (await again.hello(token="publisher", resume=Resume(session))).resumed
+        ended = await again.socket.hear_a(Ended)
+        assert (ended.sub, ended.code) == (1, "forbidden")
+        await again.silence(1)
+
+
+async def test_nobody_else_sees_its_id() -> None:
+    async with rig() as it:
+        client, session, _ = await consumer(it, 1)
+        found = await it.dispatcher.consumers(TENANT, "q")
+        assert [one.session for one in found] == [reference(session)]
+        (id,) = (await client.publish("q", b"2")).ids
+        await client.deliver()
+        held = await it.dispatcher.explain(TENANT, "q", str(id))
+        assert held.session == reference(session)
+        assert session not in reference(session)
+
+
+async def test_its_client_is_shown_by_the_name_it_gave() -> None:
+    async with rig() as it:
+        client = it.connect()
+        await client.hello(client="invoices 2")
+        await client.subscribe("q")
+        (id,) = (await client.publish("q", b"1")).ids
+        await client.deliver()
+        assert [one.client for one in await it.dispatcher.consumers(TENANT, "q")] == ["invoices 2"]
+        assert (await it.dispatcher.explain(TENANT, "q", str(id))).client == "invoices 2"
+
+
+async def test_the_lease_cache_has_no_id_of_a_session() -> None:
+    table = LeaseTable()
+    async with rig(leases=MemoryLeases(table)) as it:
+        _, session, _ = await consumer(it)
+        (shard,) = table._shards.values()
+        assert {run.session for run in shard} == {reference(session)}
 
 
 async def test_rights_that_were_withdrawn_meanwhile() -> None:

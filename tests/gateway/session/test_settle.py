@@ -223,3 +223,22 @@ async def test_a_store_that_never_decides() -> None:
         client.say(Ack(sub, receipts, 50))
         error = await client.error()
         assert (error.code, error.id, error.request) == ("unavailable", 50, "ack")
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("id", [None, 50])
+async def test_a_delay_longer_than_the_retention_is_refused(id: int | None, shards: int) -> None:
+    async with rig() as it:
+        await it.queue("q", retention_ms=60_000, shards=shards)
+        client = await it.client()
+        late = await client.publish("q", b"1", delay_ms=60_001)
+        assert [(one.code, "retention_ms" in one.message) for one in late.failed] == [
+            ("bad_request", True)
+        ]
+        sub, receipts = await leased(client, 6)
+        client.say(Nack(sub, receipts, delay_ms=60_001, id=id))
+        error = await client.error()
+        assert (error.id, error.code, "retention_ms" in error.message) == (id, "bad_request", True)
+        assert it.limit("retention_ms") == 2
+        assert (await it.dispatcher.stats(TENANT, "q")).leased == 6, "nothing changed"
+        assert (await client.ack(sub, *receipts)).lease_lost == []

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 import trio
 
-from pushlane.wire.frames import Ack, Credit, Deliver, DeliverMessage, Done, Ended, LeaseLostFrame
+from pushlane.wire.frames import (
+    Ack,
+    Credit,
+    Deliver,
+    DeliverMessage,
+    Done,
+    Ended,
+    Goaway,
+    LeaseLostFrame,
+    Nack,
+    Subscribe,
+)
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.stop import Stop
 from pushlane_leases.memory import MemoryLeases
-from pushlane_storage.interface import StoreUnknown
+from pushlane_storage.interface import SlotOwned, StoreUnknown
 from tests.dispatcher.rig import ScriptedStore, fail
 from tests.gateway.session.rig import TENANT, Client, Rig, blocked, rig
 
@@ -72,7 +89,7 @@ async def test_a_shard_with_a_backlog_gets_nearly_all_the_credit() -> None:
         assert len(unread(client)) == 64
 
 
-async def test_idle_and_scarce_credit_costs_little_and_moves_when_something_comes() -> None:
+async def test_idle_and_scarce_credit_costs_nothing_and_moves_when_something_comes() -> None:
     async with rig() as it:
         await it.queue("q", shards=8)
         client, producer = await it.client(), await it.client()
@@ -82,8 +99,87 @@ async def test_idle_and_scarce_credit_costs_little_and_moves_when_something_come
             since = trio.current_time()
             await producer.publish("q", b"1", key=f"k{n}")
             (found,) = await client.deliver()
-            assert trio.current_time() - since <= 0.03
+            assert trio.current_time() == since, "nobody has to look whether something came"
             assert await client.ack(sub, found.receipt or "") == Done(n + 2)
+
+
+@pytest.mark.parametrize(("shards", "credit"), [(2, 1), (4, 4), (4, 64)])
+@pytest.mark.parametrize("fault", ["nack", "expiry"])
+@pytest.mark.parametrize("leases", [None, MemoryLeases()], ids=["plain", "cached"])
+async def test_a_consumer_that_failed_with_all_its_permits_goes_on_after_its_backoff(
+    shards: int, credit: int, fault: str, leases: MemoryLeases | None
+) -> None:
+    async with rig(leases=leases) as it:
+        await it.queue("q", shards=shards, max_attempts=100)
+        client, producer = await it.client(), await it.client()
+        await spread(producer, 80)
+        sub = await client.subscribe("q", credit=credit, lease_ms=1_000)
+        held = [found.receipt or "" for found in await client.deliveries(credit)]
+        if fault == "nack":
+            client.say(Nack(sub, held, error="down"))
+        handled: set[str] = set()
+        with trio.fail_after(600):
+            while len(handled) < 80:
+                frame = await client.socket.hear()
+                if isinstance(frame, Deliver):
+                    client.say(Ack(sub, [found.receipt or "" for found in frame.messages]))
+                    handled |= {found.id for found in frame.messages}
+        await blocked()
+        assert (await it.dispatcher.stats(TENANT, "q")).acked == 80
+
+
+async def test_scarce_credit_of_many_is_asked_for_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with rig() as it:
+        await it.queue("q", shards=4)
+        producer = await it.client()
+        clients = [await it.client() for _ in range(20)]
+        subs = [await client.subscribe("q", credit=1) for client in clients]
+        queue = await it.dispatcher.open(TENANT, "q")
+        calls = 0
+
+        def counted(credit: Callable[..., None], *args: Any) -> None:
+            nonlocal calls
+            calls += 1
+            credit(*args)
+
+        for runner in queue.runners:
+            monkeypatch.setattr(runner, "credit", partial(counted, runner.credit))
+        for n in range(40):
+            await producer.publish("q", b"1", key=f"k{n}")
+            await blocked()
+            held = [
+                (client, sub, unread(client)) for client, sub in zip(clients, subs, strict=True)
+            ]
+            ((client, sub, (found,)),) = [item for item in held if item[2]]
+            assert await client.deliver() == [found]
+            await client.ack(sub, found.receipt or "")
+            free = [sub.credit for runner in queue.runners for sub in _subscriptions(runner)]
+            assert sum(free) == 20
+        assert calls < 40 * 6, "not each time of all of them"
+
+
+async def test_what_is_held_of_a_shard_that_is_away_counts() -> None:
+    store = ScriptedStore()
+    async with rig(store, dispatching=Settings(open_ms=60_000), leases=MemoryLeases()) as it:
+        await it.queue("q", shards=2)
+        client, producer = await it.client(), await it.client()
+        await spread(producer, 12)
+        sub = await client.subscribe("q", credit=4)
+        held = await client.deliveries(4)
+        away = [found for found in held if shard_of(found) == "0"]
+        assert 0 < len(away) < 4
+        store.script.always["claim"] = fail(StoreUnknown("?"))
+        await stop_shard(it, 0)
+        here = [found.receipt or "" for found in held if found not in away]
+        client.say(Ack(sub, here))
+        await trio.sleep(0.5)
+        assert len(unread(client)) == 4 - len(away)
+
+
+def _subscriptions(runner: ShardRunner) -> list[Subscription]:
+    return list(runner._shard.consumers.subscriptions.values())
 
 
 async def test_lowering_the_credit_below_what_is_held() -> None:
@@ -185,6 +281,37 @@ async def test_settles_while_a_shard_is_away_are_unavailable() -> None:
         store.script.always.clear()
         lost = await client.socket.hear_a(LeaseLostFrame)
         assert lost.receipts == [found.receipt]
+        assert len(await client.deliver()) == 1
+
+
+async def test_whose_queue_another_server_has_is_sent_away() -> None:
+    store = ScriptedStore()
+    async with rig(store) as it:
+        client, bystander = await it.client(), await it.client()
+        await client.subscribe("q")
+        await bystander.publish("other", b"1")
+        store.script.always["claim"] = fail(SlotOwned("it is alive", "beta"))
+        await stop_shard(it)
+        assert await client.socket.hear_a(Goaway) == Goaway("drain", 750)
+        begun = trio.current_time()
+        assert await client.socket.until_closed() == (1001, "drain")
+        assert trio.current_time() - begun == pytest.approx(
+            it.sessions.tools.settings.goaway_ms / 1000
+        )
+        assert bystander.socket.closed is None
+        client = await it.client()
+        client.say(Subscribe(1, "q", 1))
+        error = await client.error()
+        assert (error.code, "server beta" in error.message) == ("unavailable", True)
+
+
+async def test_a_queue_that_comes_back_keeps_its_consumers() -> None:
+    """Fenced, but nobody else wants it."""
+    async with rig() as it:
+        client = await it.client()
+        await client.subscribe("q")
+        await stop_shard(it)
+        await client.publish("q", b"1")
         assert len(await client.deliver()) == 1
 
 

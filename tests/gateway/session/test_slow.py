@@ -48,9 +48,10 @@ async def test_a_stuck_reader_gets_no_more_and_others_do() -> None:
         assert received(stuck) > 10
 
 
-async def test_one_that_stays_stuck_has_to_go() -> None:
+async def test_one_that_stays_stuck_has_to_go(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     async with rig(outbox_bytes=5_000, slow_ms=3_000) as it:
-        stuck, producer = await it.client(), await it.client()
+        stuck, producer = await it.client(client="in\nvoices"), await it.client()
         await stuck.subscribe("q", credit=1_000)
         stuck.socket.stuck = True
         await producer.publish("q", *[BODY] * 10)
@@ -59,6 +60,8 @@ async def test_one_that_stays_stuck_has_to_go() -> None:
         assert stuck.socket.unread[-1] == Goaway("slow_consumer", 750)
         await stuck.gone.wait()
         assert it.limit("slow_ms") == 1
+        (line,) = [text for text in caplog.messages if "too slowly" in text]
+        assert line.startswith("'in\\nvoices' (")
         other = await it.client()
         await other.subscribe("q")
         assert len(await other.deliveries(10)) == 10
@@ -97,6 +100,7 @@ async def test_ack_none_pauses_too() -> None:
 async def test_answers_that_are_not_read_stop_the_reading() -> None:
     async with rig(outbox_bytes=1_000) as it:
         client = await it.client()
+        await it.dispatcher.open(TENANT, "q", create=True)
         client.socket.stuck = True
         for n in range(100):
             client.say(Publish(n + 1, "q", [message()]))

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from redis.exceptions import MovedError
+from redis.exceptions import AskError, MovedError
 
-from pushlane_leases.interface import Forgotten, LeaseCacheError
+from pushlane_leases.interface import Forgotten, LeaseCacheError, NotNow
 from pushlane_leases.redis.cache import RedisLeases
 from pushlane_leases.redis.call import Command
 from pushlane_leases.redis.cluster import SLOTS, Cluster, Node, read_slots, slot_of
 from pushlane_leases.redis.connection import Connection
-from pushlane_leases.redis.keys import epoch_key
+from pushlane_leases.redis.keys import epoch_key, runs_key
 from pushlane_leases.redis.limits import RedisLimits
 from pushlane_leases.redis.url import make_pool
 from tests.leases.samples import NOW, by_receipt, run
@@ -31,6 +31,8 @@ class Fake:
         self.away: set[Node] = set()
         self.closed: list[Node] = []
         self.asked: list[tuple[Node, list[str]]] = []
+        self.moving: dict[str, Node] = {}
+        """Keys that are on their way."""
 
     def connect(self, node: Node) -> Connection:
         return FakeConnection(self, node)
@@ -41,6 +43,9 @@ class Fake:
         if command == ("CLUSTER", "SLOTS"):
             return [[0, half - 1, low, low], [half, SLOTS - 1, high]]
         owner = self.owners[slot_of(command) >= half]
+        if owner == node and command[1] in self.moving:
+            host, port = self.moving[str(command[1])]
+            return AskError(f"1 {host}:{port}")
         return node[0] + ":" + str(command[1]) if owner == node else MovedError("1 x:1")
 
 
@@ -49,10 +54,18 @@ class FakeConnection(Connection):
         self.fake, self.node = fake, node
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        self.fake.asked.append((self.node, [str(command[1]) for command in commands]))
+        self.fake.asked.append((self.node, [str(command[-1]) for command in commands]))
         if self.node in self.fake.away:
             raise LeaseCacheError("gone")
-        return [self.fake.answer(self.node, command) for command in commands]
+        replies: list[Any] = []
+        for command in commands:
+            if replies and replies[-1] == "asked":
+                replies.append(self.node[0] + ":" + str(command[1]))
+            elif command == ("ASKING",):
+                replies.append("asked")
+            else:
+                replies.append(self.fake.answer(self.node, command))
+        return replies
 
     def close(self) -> None:
         self.fake.closed.append(self.node)
@@ -85,6 +98,18 @@ def test_a_slot_that_moved_is_found(fake: Fake, cluster: Cluster) -> None:
     fake.owners = [C, B]
     assert cluster.exchange(get(LOW, HIGH)) == [f"c:{LOW}", f"b:{HIGH}"]
     assert fake.closed == [A], "it owns nothing any more"
+
+
+def test_a_slot_that_is_on_its_way_is_asked_for_where_it_goes(fake: Fake, cluster: Cluster) -> None:
+    """The old node answers for keys that it still has, and names the new one for others."""
+    cluster.exchange(get(LOW, HIGH))
+    fake.moving = {LOW: C}
+    fake.asked.clear()
+    assert cluster.exchange(get(LOW, HIGH, LOW)) == [f"c:{LOW}", f"b:{HIGH}", f"c:{LOW}"]
+    assert fake.asked == [(A, [LOW, LOW]), (B, [HIGH]), (C, ["ASKING", LOW, "ASKING", LOW])]
+    fake.asked.clear()
+    assert cluster.exchange(get(LOW)) == [f"c:{LOW}"]
+    assert fake.asked[0] == (A, [LOW]), "until it has moved, its keys are looked for there first"
 
 
 def test_a_node_that_is_gone_fails_its_own_commands(fake: Fake, cluster: Cluster) -> None:
@@ -168,4 +193,29 @@ async def test_a_slot_changes_its_node(nodes: list[Redis]) -> None:
     with pytest.raises(Forgotten):
         await leases.grant("moving", 1, [run(1)])
     assert len(await leases.claim("moving", 1, NOW)) == 1
+    await leases.close()
+
+
+async def test_a_slot_that_is_moved_while_it_is_used(nodes: list[Redis]) -> None:
+    leases = RedisLeases(f"{nodes[0].url}?cluster=true", RedisLimits(answer_ms=5_000))
+    shard = "on its way"
+    slot = slot_of(("GET", epoch_key(shard)))
+    await leases.grant(shard, 1, [run(1, 3)])
+    owner = read_slots(rows_of(nodes[0]), "")[slot]
+    [source] = [node for node in nodes if (node.host, node.port) == owner]
+    [other, *_] = [node for node in nodes if node is not source]
+    with source.client() as old, other.client() as new:
+        new.execute_command("SCRIPT FLUSH")
+        ids = [client.execute_command("CLUSTER MYID") for client in (old, new)]
+        new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[0])
+        old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
+        await leases.grant(shard, 1, [run(4)])
+        old.migrate(other.host, other.port, epoch_key(shard), 0, 5_000)
+        with pytest.raises(NotNow, match="TryAgainError"):
+            await leases.grant(shard, 1, [run(5)])
+        old.migrate(other.host, other.port, runs_key(shard), 0, 5_000)
+        assert sum(one.count for one in await leases.claim(shard, 1, NOW)) == 4, "by ASK"
+        for client in (new, old):
+            client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
+    assert sum(one.count for one in await leases.claim(shard, 1, NOW)) == 4
     await leases.close()

@@ -1,4 +1,4 @@
-from pushlane_leases.redis.scripts import CLAIM, GRANT, RELEASE, REMEMBER, SCRIPTS
+from pushlane_leases.redis.scripts import CLAIM, GRANT, OVERWRITE, RELEASE, REMEMBER, SCRIPTS
 from tools.services.redis import Redis
 
 
@@ -10,8 +10,9 @@ def test_redis_knows_them_by_the_same_names(server: Redis) -> None:
 
 
 def test_every_script_compares_the_epoch_first() -> None:
-    assert set(SCRIPTS.values()) == {CLAIM, GRANT, RELEASE, REMEMBER}
-    for script in SCRIPTS.values():
+    others = {CLAIM, GRANT, RELEASE, REMEMBER}
+    assert set(SCRIPTS.values()) == {*others, OVERWRITE}
+    for script in others:
         body = script.text.split("\nlocal owner = newer_owner()\n")
         assert len(body) == 2
         assert "redis.call" not in body[0].rsplit("\nend\n", 1)[1]

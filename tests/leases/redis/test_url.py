@@ -39,7 +39,7 @@ def test_tls() -> None:
     [
         ("redis://", "HOST"),
         ("http://example.org", "redis://"),
-        ("redis://example.org/zero", "'/zero' is no number of a database"),
+        ("redis://example.org/zero", "'/zero' is not a database number"),
         ("redis://example.org:port", "[Pp]ort"),
         ("redis://example.org:70000", "[Pp]ort"),
         ("redis://example.org?db=one", "Invalid value for 'db'"),
@@ -59,6 +59,7 @@ def test_no_error_shows_a_password() -> None:
         make_pool("redis://me:secret@example.org/x?password=secret", LIMITS)
     assert "secret" not in str(caught.value)
     assert shown("redis://me:secret@example.org/1?password=x") == "redis://example.org/1"
+    assert shown("redis://:sec?ret@example.org/1") == "redis://example.org/1"
 
 
 def test_a_cluster() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import pytest
 
@@ -253,7 +254,7 @@ async def test_a_block_that_fails_does_not_wait_long() -> None:
 @on_asyncio
 async def test_bad_arguments() -> None:
     for arguments, said in (
-        ({"url": "tcp://x"}, "begins with"),
+        ({"url": "tcp://x"}, "not a server URL"),
         ({"url": "ws://user:secret@x"}, "credentials"),
         ({"url": "ws://x?token=1"}, "query"),
         ({"url": "ws://x:99999"}, "port"),
@@ -271,3 +272,37 @@ async def test_the_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("PUSHLANE_URL", fake.url.replace("ws://", "http://"))
         async with pushlane.connect() as client:
             assert await client.publish("q", 1)
+
+
+@pytest.mark.parametrize("transport", ["ws", "auto"])
+@on_asyncio
+async def test_the_name_reaches_the_server(transport: Literal["ws", "auto"]) -> None:
+    async with fake_server() as fake:
+        async with pushlane.connect(fake.url, name="worker-7", transport=transport):
+            pass
+        hellos = [one for one in fake.model.received if isinstance(one, frames.Hello)]
+    assert [hello.client for hello in hellos] == ["worker-7"]
+
+
+@on_asyncio
+async def test_an_option_that_no_message_has() -> None:
+    async with fake_server() as fake, pushlane.connect(fake.url) as client:
+        with pytest.raises(pushlane.BadRequest, match="'delay': did you mean 'delay_ms'"):
+            await client.publish("q", 1, delay=5)  # type: ignore[arg-type]
+        assert fake.model.queues == {}
+
+
+def test_a_token_without_tls_to_another_machine_gets_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pushlane.connect("ws://10.0.0.1")  # nothing is dialled before it is awaited
+    pushlane.connect("wss://10.0.0.1", token="s3cret")
+    pushlane.connect("ws://127.0.0.1", token="s3cret")
+    assert caplog.messages == []
+    pushlane.connect("ws://10.0.0.1:8420", token="s3cret")
+    [line] = caplog.messages
+    assert "10.0.0.1:8420 without TLS" in line
+    monkeypatch.setenv("PUSHLANE_TOKEN", "s3cret")
+    pushlane.connect("http://10.0.0.1")
+    assert len(caplog.messages) == 2
+    assert "s3cret" not in caplog.text

@@ -234,7 +234,7 @@ async def test_a_server_that_never_answers_does_not_delay_the_end() -> None:
 async def test_something_else_than_a_server_is_found_out() -> None:
     async with fake_pipes() as fake:
         fake.refuse.extend([(200, {"hello": "please log in"})] * 100)
-        with pytest.raises(pushlane.Unavailable, match="something else"):
+        with pytest.raises(pushlane.Unavailable, match="not a Pushlane server"):
             await poll(fake, settings=pushlane.Settings(connect_ms=300))
 
 

@@ -78,9 +78,11 @@ async def fake_http(*answers: Answer) -> AsyncIterator[FakeHttp]:
 
 @on_asyncio
 async def test_every_call() -> None:
-    async with fake_http(*[(200, b'{"a": 1}')] * 13) as fake:
+    async with fake_http(*[(200, b'{"a": 1}')] * 15) as fake:
         queues = fake.queues()
         assert await queues.create("q", max_attempts=3) == {"a": 1}
+        await queues.ensure("q", max_attempts=3)
+        await queues.replace("q", max_attempts=3)
         await queues.get("q")
         await queues.update("q", paused=True)
         await queues.delete("q")
@@ -95,6 +97,8 @@ async def test_every_call() -> None:
         await queues.explain("q", "m/1")
         base = "/base/v1/queues"
         assert fake.asked == [
+            ("POST", base, {"max_attempts": 3, "name": "q"}),
+            ("POST", f"{base}?ensure=true", {"max_attempts": 3, "name": "q"}),
             ("PUT", f"{base}/q", {"max_attempts": 3}),
             ("GET", f"{base}/q", None),
             ("PATCH", f"{base}/q", {"paused": True}),
@@ -166,6 +170,14 @@ async def test_names_are_checked_before_they_are_a_path() -> None:
         for name in ("../secret", "a/b", "", "a?b"):
             with pytest.raises(BadRequest):
                 await fake.queues().delete(name)
+        assert fake.asked == []
+
+
+@on_asyncio
+async def test_what_has_no_json_form_is_not_asked() -> None:
+    async with fake_http() as fake:
+        with pytest.raises(BadRequest, match="no JSON for it"):
+            await fake.queues().update("q", max_attempts=object())
         assert fake.asked == []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pushlane.wire.errors import LeaseLost, NotFound
+from pushlane.wire.errors import Forbidden, LeaseLost, NotFound
 from pushlane.wire.frames import DeadInfo
 from tests.sdk.commands.shell import FakeMessage, Shell
 
@@ -25,7 +25,23 @@ def test_bodies_are_printed_and_acked(shell: Shell) -> None:
     messages = give(shell, b'"hello"', b'{"a":  1}', b"17", b"null", '"ü"'.encode())
     assert shell("consume", "orders", "--max", "5") == 'hello\n{"a":  1}\n17\nnull\nü\n'
     assert [message.settled for message in messages] == ["ack"] * 5
-    assert shell.client.subscription.closed
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"config": {"paused": True}}, "orders is paused: nothing comes until"),
+        (NotFound("no queue orders"), "there was no queue orders: it is made now"),
+        (Forbidden("no right to look"), ""),
+        ({"config": {"paused": False}}, ""),
+    ],
+)
+def test_what_keeps_messages_back_is_said(shell: Shell, row: object, said: str) -> None:
+    shell.client.queues.answers["get"] = row
+    give(shell, b"1")
+    assert shell("consume", "orders", "--max", "1") == "1\n"
+    assert said in shell.err
+    assert bool(shell.err) == bool(said)
 
 
 def test_bytes_are_printed_as_they_are(shell: Shell) -> None:

@@ -10,9 +10,16 @@ from tests.sdk.commands.shell import Shell
 LETTER = {
     "id": "x",
     "body": 1,
-    "attempt": 5,
+    "attempt": 1,
     "published_at": 0,
-    "dead": {"cause": "max_attempts", "queue": "orders", "id": "y", "error": "timeout"},
+    "dead": {
+        "cause": "max_attempts",
+        "queue": "orders",
+        "id": "y",
+        "attempts": 7,
+        "dead_at": 9,
+        "error": "timeout",
+    },
 }
 
 
@@ -50,9 +57,16 @@ def test_a_queue_that_keeps_none(shell: Shell) -> None:
 def test_the_list_says_why_they_died(shell: Shell) -> None:
     shell.client.queues.answers["peek"] = {"messages": [LETTER]}
     head, row = shell("dead", "list", "orders").splitlines()
-    assert head.split() == ["ID", "PUBLISHED_AT", "ATTEMPT", "CAUSE", "ERROR", "BODY"]
-    assert row.split()[-3:] == ["max_attempts", "timeout", "1"]
-    assert row.split()[0] == "x", "the id that it has here"
+    assert head.split() == ["ID", "WAS_ID", "ATTEMPTS", "CAUSE", "ERROR", "DEAD_AT", "BODY"]
+    assert row.split()[:5] == ["x", "y", "7", "max_attempts", "timeout"]
+
+
+def test_a_mistyped_cause_is_refused_with_those_there_are(shell: Shell) -> None:
+    shell("dead", "redrive", "orders", "--cause", "rejcted", status=2)
+    assert "rejcted" in shell.err
+    for cause in ("max_attempts", "max_deliveries", "expired", "rejected", "overflow", "damaged"):
+        assert cause in shell.err
+    assert shell.client.queues.calls == []
 
 
 def test_none_yet(shell: Shell) -> None:
@@ -110,7 +124,7 @@ def test_a_redrive_of_some(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (("--older-than", "soon"), "no duration"),
+        (("--older-than", "soon"), "not a duration"),
         (("--rate", "0"), ""),
         (("--max", "0"), ""),
     ],
@@ -122,7 +136,7 @@ def test_what_makes_no_sense(shell: Shell, flags: tuple[str, str], text: str) ->
 
 
 def test_purge(shell: Shell) -> None:
-    assert shell("dead", "purge", "orders", "--yes") == "purged the dead letters of orders\n"
+    assert shell("dead", "purge", "orders", "--yes") == "purged all dead letters of orders\n"
     assert shell.client.queues.calls[-1] == ("purge", "orders.dead")
     shell.client.queues.answers["purge"] = {"purged": 3}
     assert shell.json("dead", "purge", "orders", "--yes") == {"purged": 3}

@@ -127,12 +127,15 @@ def test_a_reader_that_leaves_is_no_fault(machine: Machine, exec: str) -> None:
     assert stats["retrying"] <= 1, "only the one that could not be printed has failed"
 
 
-def test_an_interrupt_ends_it_and_gives_back_what_it_holds(machine: Machine) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_it_and_gives_back_what_it_holds(
+    machine: Machine, number: signal.Signals
+) -> None:
     machine.start()
     machine("publish", "orders", "slow")
     marker = machine.folder / "began"
     consumer = subprocess.Popen(
-        [PUSHLANE, "consume", "orders", "--exec", f"touch {marker}; sleep 60"],
+        [PUSHLANE, "consume", "orders", "--exec", f"echo $$ > {marker}; sleep 60"],
         cwd=machine.folder,
         env=machine.environment,
         stderr=subprocess.PIPE,
@@ -141,13 +144,58 @@ def test_an_interrupt_ends_it_and_gives_back_what_it_holds(machine: Machine) -> 
     with consumer:
         try:
             _wait_for(marker)
-            consumer.send_signal(signal.SIGINT)
+            consumer.send_signal(number)
             assert consumer.wait(timeout=20) == 130
         finally:
-            consumer.kill()  # where it inherited that interrupts are ignored
+            consumer.kill()
         assert consumer.stderr is not None
         assert "Traceback" not in consumer.stderr.read()
+    with pytest.raises(ProcessLookupError):  # the program and all that it started
+        os.killpg(int(marker.read_text()), 0)
     assert machine("consume", "orders", "--max", "1") == "slow\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_it_also_when_the_server_is_gone(
+    machine: Machine, number: signal.Signals
+) -> None:
+    machine.start()
+    machine("publish", "orders", "one")
+    consumer = subprocess.Popen(
+        [PUSHLANE, "consume", "orders"],
+        cwd=machine.folder,
+        env=machine.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with consumer:
+        try:
+            assert consumer.stdout is not None
+            assert consumer.stdout.readline() == "one\n"
+            machine.stop()
+            consumer.send_signal(number)
+            assert consumer.wait(timeout=20) == 130
+        finally:
+            consumer.kill()
+
+
+def test_what_is_unknown_and_what_keeps_messages_back(machine: Machine) -> None:
+    machine.start()
+    made = machine.run("consume", "orders", "--idle", "0")
+    assert "there was no queue orders: it is made now" in made.stderr
+    assert machine.run("consume", "orders", "--idle", "0").stderr == ""
+    machine("queue", "pause", "orders")
+    machine("publish", "orders", "a", "b")
+    paused = machine.run("consume", "orders", "--idle", "0")
+    assert "orders is paused" in paused.stderr
+    assert "pushlane queue resume orders" in paused.stderr
+    assert machine("queue", "list").split()[-1] == "paused"
+
+    (id,) = machine("publish", "orders", "c").split()
+    assert "paused" in machine("explain", "orders", id)
+    unknown = machine.run("explain", "orders", id[:-4] + "7fff", status=5)
+    assert "unknown" in unknown.stdout
+    assert "knows nothing" in unknown.stderr
 
 
 def test_keys_from_the_first_to_the_last(machine: Machine) -> None:

@@ -32,7 +32,7 @@ def test_it_names_the_command_that_helps(code: str, command: str) -> None:
 
 
 def test_a_message_that_is_not_there_is_no_queue_that_is_not_there() -> None:
-    text = explain_error(error_for("not_found", "no message has such an id"))
+    text = explain_error(error_for("not_found", "no message has this id"))
     assert "publish" in text
     assert "queue list" not in text
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pushlane.commands.output import MANY, print_object, print_table, progress
+from pushlane.commands.output import MANY, age, print_object, print_table, progress
 
 
 def test_objects(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,3 +50,14 @@ def test_a_bar_only_for_many_and_only_where_somebody_looks(
     assert captured.out == ""
     assert ("publishing" in captured.err) is shown
     assert ("7/" in captured.err) is shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0s"), (0.9, "0s"), (7, "7s"), (60, "1m 0s"), (725, "12m 5s"), (3_599, "59m 59s"),
+        (7_260, "2h 1m"), (266_400, "3d 2h"), (40_000_000, "462d 23h"),
+    ],
+)  # fmt: skip
+def test_ages(seconds: float, text: str) -> None:
+    assert age(seconds * 1000) == text

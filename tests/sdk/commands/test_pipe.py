@@ -44,7 +44,7 @@ def test_a_command_says_nothing_of_it(tmp_path: Path, args: list[str]) -> None:
 
 def test_its_own_fault_is_still_told(tmp_path: Path) -> None:
     code, said = piped(tmp_path, "publish", "orders")
-    assert (code, said.startswith("pushlane: what should be published?")) == (2, True)
+    assert (code, said.startswith("pushlane: nothing to publish")) == (2, True)
 
 
 def test_who_reads_and_who_does_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

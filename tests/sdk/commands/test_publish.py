@@ -81,6 +81,41 @@ def test_flags_may_come_last_and_bodies_after_two_hyphens(shell: Shell) -> None:
     assert shell.client.bodies == [b'"a"', b'"--json"', b'"-x"']
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--delay", "5s"], "Unknown option: --delay. Did you mean --delay-ms?"),
+        (["--delay=5s"], "Unknown option: --delay=5s"),
+        (["a", "--prio", "3"], "Unknown option: --prio"),
+        (["a", "-x"], "Unknown option: -x"),
+        (["--key", "-", "a"], "- stands for stdin"),
+        (["a", "--priority", "high"], "high"),
+    ],
+)
+def test_a_mistyped_option_is_an_error_and_no_message(
+    shell: Shell, args: list[str], said: str
+) -> None:
+    shell("publish", "orders", *args, status=2)
+    assert said in shell.err
+    assert shell.client.published == []
+
+
+def test_behind_two_hyphens_all_is_a_message(shell: Shell) -> None:
+    shell("publish", "orders", "--key", "k", "a", "--", "--delay", "5s", "-", "--", "--help")
+    texts = [b'"a"', b'"--delay"', b'"5s"', b'"-"', b'"--"', b'"--help"']
+    assert shell.client.bodies == texts
+    assert {item.key for _, item in shell.client.published} == {"k"}
+
+
+def test_help(shell: Shell) -> None:
+    for args in (["publish", "--help"], ["publish", "orders", "-h"]):
+        said = shell(*args)
+        assert "Usage: pushlane publish [OPTIONS] QUEUE" in said
+        assert "--delay-ms" in said
+        assert "--url" in said
+    assert "Publish messages" in shell("--help")
+
+
 def test_options(shell: Shell) -> None:
     shell(
         *["publish", "orders", "a", "--key", "k", "--dedup", "d", "--priority", "9"],
@@ -163,7 +198,7 @@ def test_only_the_first_failures_are_told(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("args", "hint"),
     [
-        (["publish", "orders"], "message a line from stdin"),
+        (["publish", "orders"], "one message per line from stdin"),
         (["publish", "orders", "a", "b", "--dedup", "d"], "one BODY"),
         (["publish", "orders", "-", "--dedup", "d"], "one BODY"),
         (["publish", "orders", "a", "--header", "x"], "NAME=VALUE"),

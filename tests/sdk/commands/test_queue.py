@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from io import StringIO
 from typing import Any
 
@@ -34,6 +35,19 @@ def test_create(shell: Shell) -> None:
     assert out == "name             orders\nversion          2\nconfig.lease_ms  30000\n"
 
 
+@pytest.mark.parametrize(("flag", "call"), [("--ensure", "ensure"), ("--replace", "replace")])
+def test_what_becomes_of_one_that_is_there(shell: Shell, flag: str, call: str) -> None:
+    shell.client.queues.answers[call] = ROW
+    assert shell.json("queue", "create", "orders", "lease_ms=5000", flag) == ROW
+    assert shell.client.queues.calls == [(call, "orders", {"lease_ms": 5000})]
+
+
+def test_it_can_not_be_left_alone_and_replaced(shell: Shell) -> None:
+    shell("queue", "create", "orders", "--ensure", "--replace", status=2)
+    assert "can't be combined" in shell.err
+    assert shell.client.queues.calls == []
+
+
 def test_values_are_json_or_else_strings(shell: Shell) -> None:
     texts = ["a=1", "b=true", "c=null", 'd="1"', "e=x y", "f=a=b", "g=-1"]
     shell("queue", "create", "orders", *texts)
@@ -54,6 +68,14 @@ def test_show(shell: Shell) -> None:
     assert "orders" in shell("queue", "show", "orders")
 
 
+def test_what_no_server_can_do_yet_is_not_shown(shell: Shell) -> None:
+    shell.client.queues.answers["get"] = {**ROW, "encrypted": False, "durability": "all"}
+    shown = shell("queue", "show", "orders")
+    assert "encrypted" not in shown
+    assert "durability" in shown
+    assert shell.json("queue", "show", "orders")["encrypted"] is False
+
+
 def test_update(shell: Shell) -> None:
     shell.client.queues.answers["update"] = ROW
     assert shell.json("queue", "update", "orders", "lease_ms=5000") == ROW
@@ -66,13 +88,38 @@ def test_list_follows_the_pages(shell: Shell) -> None:
     pages = [{"queues": [{"name": "a", "version": 1}], "next": "a"},
              {"queues": [{"name": "b", "version": 3}]}]  # fmt: skip
     shell.client.queues.answers["list"] = list(pages)
-    assert shell("queue", "list") == "NAME  VERSION\na     1\nb     3\n"
+    assert [line.split()[0] for line in shell("queue", "list").splitlines()] == ["NAME", "a", "b"]
     assert shell.client.queues.calls == [
-        ("list", {"limit": 500, "after": None}),
-        ("list", {"limit": 500, "after": "a"}),
+        ("list", {"limit": 500, "after": None, "stats": True}),
+        ("list", {"limit": 500, "after": "a", "stats": True}),
     ]
     shell.client.queues.answers["list"] = list(pages)
     assert [row["name"] for row in shell.json("queue", "list")] == ["a", "b"]
+
+
+def test_the_list_says_how_each_queue_is_doing(shell: Shell) -> None:
+    now = time.time() * 1000
+    busy = {"depth": 12, "in_flight": 3, "oldest_at": now - 93_784_500, "consumers": 2, "as_of": 1}
+    idle = {"depth": 0, "in_flight": None, "oldest_at": None, "consumers": None, "as_of": 1}
+    shell.client.queues.answers["list"] = {
+        "queues": [
+            {"name": "busy", "config": {"paused": False}, "stats": busy},
+            {"name": "idle", "config": {"paused": True}, "stats": idle},
+            {"name": "new", "config": {}, "stats": None},
+        ]
+    }
+    assert shell("queue", "list").splitlines() == [
+        "NAME  DEPTH  IN_FLIGHT  OLDEST  CONSUMERS  PAUSED",
+        "busy  12     3          1d 2h   2          -",
+        "idle  0      -          -       -          paused",
+        "new   -      -          -       -          -",
+    ]
+
+
+def test_a_list_of_an_earlier_server(shell: Shell) -> None:
+    answers = [BadRequest("unknown field `stats`"), {"queues": [{"name": "a"}]}]
+    shell.client.queues.answers["list"] = answers
+    assert shell("queue", "list").split()[-6:] == ["a", "-", "-", "-", "-", "-"]
 
 
 def test_an_empty_list(shell: Shell) -> None:
@@ -127,6 +174,32 @@ def test_explain(shell: Shell, command: list[str]) -> None:
     ]
     assert shell.json(*command, "orders", "the-id") == answer
     assert shell.client.queues.calls == [("explain", "orders", "the-id")] * 2
+
+
+@pytest.mark.parametrize("command", [["queue", "explain"], ["explain"]])
+def test_explain_of_an_unknown_id_exits_with_5(shell: Shell, command: list[str]) -> None:
+    answer = {"state": "unknown", "why": "no such message"}
+    shell.client.queues.answers["explain"] = answer
+    assert "unknown" in shell(*command, "orders", "no-id", status=5)
+    assert "orders knows nothing of no-id" in shell.err
+    assert shell.json(*command, "orders", "no-id", status=5) == answer
+
+
+def test_explain_of_a_delay_says_until_when(shell: Shell) -> None:
+    answer = {"state": "delayed", "until": 1_763_251_200_500}
+    shell.client.queues.answers["explain"] = answer
+    assert "until  2025-11-16 00:00:00.500Z" in shell("explain", "orders", "id")
+
+
+@pytest.mark.parametrize(
+    ("command", "what"), [("queue", "messages of orders"), ("dead", "dead letters of orders")]
+)
+def test_purge_says_how_many(shell: Shell, command: str, what: str) -> None:
+    shell.client.queues.answers["purge"] = {"purged": 42}
+    assert shell(command, "purge", "orders", "--yes") == f"purged 42 {what}\n"
+    assert shell.json(command, "purge", "orders", "--yes") == {"purged": 42}
+    shell.client.queues.answers["purge"] = {}
+    assert shell(command, "purge", "orders", "--yes") == f"purged all {what}\n"
 
 
 # What can't be undone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pushlane.core import effects as fx
@@ -315,3 +316,14 @@ def test_verdicts_are_checked_and_cut() -> None:
         verdict.nack(None, -1, DEFAULTS)
     with pytest.raises(BadRequest, match="lease_ms"):
         verdict.extend(1, DEFAULTS)
+
+
+def test_a_hello_holds_no_more_than_it_may() -> None:
+    rig = Rig()
+    rig.open()
+    rig.subscribe(credit=10_000)
+    rig.deliver(*range(1, 6_001, 2))
+    held = rig.core.consumer.held()
+    count = sum(map(len, held.values()))
+    assert 1_000 < count <= DEFAULTS.held
+    assert len(msgspec.json.encode(held)) < 50_000

@@ -4,8 +4,8 @@ It lets WebSockets through or not as it pleases: the client changes its transpor
 
 Whatever happens: every request is answered exactly once; a queue's messages are stored once each
 and in the order of the calls; a repeat carries the number of the first; an ack that was confirmed
-counted, and one that was not is never confirmed; nobody works on a message without a lease; and at
-the end nothing is left over.
+counted, and one that was not is never confirmed; nobody works on a message without a lease, and
+nobody's message is kept for them once they were cancelled; and at the end nothing is left over.
 """
 
 from __future__ import annotations
@@ -213,6 +213,31 @@ class ClientMachine(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             self.flush()
 
+    @precondition(lambda self: self.subscriptions)
+    @rule(data=st.data())
+    def cancel_consumer(self, data: st.DataObject) -> None:
+        """As a shell does: no more messages, and what was begun goes back."""
+        subscription = data.draw(st.sampled_from(self.subscriptions))
+        self.core.unsubscribe(subscription)
+        for lease in self.taken:
+            if lease.subscription is subscription:
+                self.core.release(lease)
+                self.kept.discard(lease)
+                if lease.phase is Phase.STARTED:
+                    self.core.settle(lease, Key("nack", delay_ms=0))
+        self._drain()
+        if data.draw(st.booleans()):
+            self.flush()
+
+    @precondition(lambda self: any(name.startswith("publish") for name in self.waiting))
+    @rule(data=st.data(), queue=st.sampled_from(QUEUES))
+    def cancel_publish(self, data: st.DataObject, queue: str) -> None:
+        waiting = sorted(name for name in self.waiting if name.startswith("publish"))
+        ticket = data.draw(st.sampled_from(waiting))
+        if self.core.producer.withdraw(queue, ticket):
+            assert ticket not in self.numbers, "it was sent"
+            self.waiting.remove(ticket)
+
     @rule()
     def flush(self) -> None:
         self.core.flush(self.now)
@@ -368,6 +393,11 @@ class ClientMachine(RuleBasedStateMachine):
             assert not lease.lost
 
     @invariant()
+    def only_what_somebody_works_on_is_kept(self) -> None:
+        kept = {le for le in self.core.consumer.clocks.running if le.kept_until is not None}
+        assert kept <= self.kept
+
+    @invariant()
     def each_message_is_stored_once_in_order(self) -> None:
         for queue, messages in self.server.queues.items():
             bodies = [bytes(m.message.body).decode() for m in messages]  # type: ignore[arg-type]
@@ -387,15 +417,22 @@ class ClientMachine(RuleBasedStateMachine):
         publishes = {ticket for ticket in self.waiting if ticket.startswith("publish")}
         assert not publishes, f"never answered: {publishes}"
         assert not {ticket for ticket in self.waiting if not ticket.startswith("start")}
-        self.core.close(self.now, 30_000, self._ticket("close"))
-        self._drain()
-        self._settle_down(lambda: self.core.state == "closed")
+        self._close()
         assert not self.waiting
         assert not self.core.consumer.clocks.running
         assert not self.core.consumer.subscriptions
         assert set(self.subscriptions) == self.ended
         for lease in self.taken:
             assert lease.phase is Phase.OVER
+
+    def _close(self) -> None:
+        """Twice: everybody who asks for it is told."""
+        self.core.close(self.now, 30_000, self._ticket("close"))
+        self.core.close(self.now, 30_000, self._ticket("close"))
+        self._drain()
+        self._settle_down(lambda: self.core.state == "closed")
+        for queue in QUEUES:
+            assert not self.core.producer.withdraw(queue, "publish"), "whoever comes too late"
 
     def _is_open_and_calm(self) -> bool:
         calm = not self.waiting and not self.to_server

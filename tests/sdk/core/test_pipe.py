@@ -109,6 +109,14 @@ def test_a_request_is_bounded(limits: Limits, counts: list[int]) -> None:
     assert len(body) <= min(limits.frame_bytes, 2**20)
 
 
+def test_all_but_the_first_request_name_the_pipe_in_a_header() -> None:
+    rig = PipeRig()
+    rig.open()
+    assert [ask.call.headers for ask in rig.asked] == [(("Pushlane-Pipe", "P"),)]
+    rig.send(HELLO)
+    assert [ask.call.headers for ask in rig.asked] == [(("Pushlane-Pipe", "P"),)] * 2
+
+
 def test_a_frame_that_is_larger_goes_alone(rig: PipeRig) -> None:
     rig.send(b"0")
     rig.send(b"1", b'"%s"' % (b"x" * 2_000_000), b"3")

@@ -6,6 +6,7 @@ import pytest
 from msgspec import Raw
 
 from pushlane.core import effects as fx
+from pushlane.core.publication import Published
 from pushlane.core.settings import Settings
 from pushlane.wire import Limits, frames
 from pushlane.wire.errors import BadRequest, ConnectionLost, TooLarge
@@ -103,7 +104,7 @@ def test_room_is_kept_for_those_let_in() -> None:
     rig.flush()
     assert list(rig.outcomes()) == ["b"]
     assert not rig.core.producer.has_room()
-    rig.core.producer.entered()
+    rig.core.producer.entered("b")
     rig.publish("b")
     assert seqs(rig.flush()) == [[2]]
 
@@ -174,6 +175,17 @@ def test_neither_id_nor_error() -> None:
     rig.flush()
     rig.receive(frames.Published(1, [None]))
     assert rig.outcomes() == {"t": "internal"}
+
+
+def test_a_duplicate_without_an_id_is_stored() -> None:
+    rig = Rig()
+    rig.open()
+    rig.outcomes()
+    rig.publish("t")
+    rig.flush()
+    rig.receive(frames.Published(1, [None], duplicates=[0]))
+    assert rig.outcomes() == {"t": Published(None, duplicate=True)}
+    assert rig.core.producer.is_idle
 
 
 def test_retries_back_off_until_their_time_is_up() -> None:
@@ -252,3 +264,18 @@ def test_after_the_end_nothing_is_taken_in() -> None:
     rig.core.close(0, 1_000)
     with pytest.raises(ConnectionLost, match="closed"):
         rig.publish("t")
+
+
+def test_whoever_gives_up_after_the_end_changes_nothing() -> None:
+    rig = Rig(Settings(waiting_messages=1))
+    rig.core.start(0)
+    producer = rig.core.producer
+    rig.publish("a")
+    producer.enter("b")
+    rig.core.close(0, 0)
+    rig.core.tick(0)
+    assert list(rig.outcomes()) == ["a", "b"]
+    assert not producer.withdraw("q", "a")
+    producer.leave("b")
+    producer.entered("c")
+    assert producer.has_room()

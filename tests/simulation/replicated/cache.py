@@ -54,7 +54,8 @@ class Redis:
     def trouble(self) -> None:
         """A new owner comes, and the cache that it asks has not come through whole."""
         if self.world.happens(self.world.ring_chances.cache_trouble):
-            self.world.rng.choice((self._flush, self._evict, self._go_back, self._go_back))()
+            ways = (self._flush, self._evict, self._go_back, self._go_back, self._run_ahead)
+            self.world.rng.choice(ways)()
 
     def _flush(self) -> None:
         self.world.fault("cache.flushed")
@@ -70,6 +71,15 @@ class Redis:
         self.world.fault("cache.stale")
         self.model.restore(self.world.rng.choice(self._snapshots))
 
+    def _run_ahead(self) -> None:
+        """It is another's that was ahead: its epochs are greater than those of the store."""
+        self.world.fault("cache.ahead")
+        for key, value in self.model.values.items():
+            if key.endswith(b":epoch"):
+                self.model.values[key] = b"%d" % (
+                    int(value) + self.world.rng.choice((1, 2, 1 << 30))
+                )
+
     def befall(self) -> None:
         """Now and then."""
         world, rng, chances = self.world, self.world.rng, self.world.ring_chances
@@ -78,11 +88,17 @@ class Redis:
         if world.happens(chances.cache_evict):
             self._evict()
         if world.happens(chances.cache_stale):
-            self._go_back()
+            rng.choice((self._go_back, self._go_back, self._run_ahead))()
         if not self.gone and world.happens(chances.cache_outage):
             world.fault("cache.outage")
             self.gone = True
             world.after(rng.randrange(100, 3_000), self._return)
+
+    def calm(self) -> None:
+        """It is back for good; what is wrong in it stays wrong."""
+        self.gone = False
+        if self.world.rng.random() < 0.3:
+            self._run_ahead()
 
     def _return(self) -> None:
         self.gone = False

@@ -22,6 +22,7 @@ from pushlane_storage.cassandra.ring import (
     check_write,
 )
 from pushlane_storage.interface import Outcome
+from pushlane_storage.wall import wall_clock
 from tests.simulation.replicated.replicas import COUNT, QUORUM, Replicas
 
 
@@ -60,6 +61,10 @@ class CalmRing:
         applied = self._replicas.decide(change, self._two())
         self._replicas.commit(change.table, change.key, self._two())
         return applied
+
+    async def time(self) -> int:
+        await trio.lowlevel.checkpoint()
+        return wall_clock()
 
     async def close(self) -> None:
         await trio.lowlevel.checkpoint()

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from pushlane_leases.redis.call import Command
-from pushlane_leases.redis.scripts import CLAIM, GRANT, RELEASE, REMEMBER
+from pushlane_leases.redis.scripts import CLAIM, GRANT, OVERWRITE, RELEASE, REMEMBER
 
 FOREVER = -1
 FEW = 4
@@ -34,6 +34,7 @@ class ModelRedis:
         """Scripts that were run: what may have changed something."""
         self._scripts = {
             CLAIM.sha: self._claim,
+            OVERWRITE.sha: self._overwrite,
             GRANT.sha: self._grant,
             RELEASE.sha: self._release,
             REMEMBER.sha: self._remember,
@@ -153,6 +154,12 @@ class ModelRedis:
             else:
                 self._remove(keys[1], run)
         return answer
+
+    def _overwrite(self, keys: list[bytes], args: list[bytes]) -> Any:
+        if self._get(keys[0]) == args[2]:
+            self.drop(keys[0])
+            self.drop(keys[1])
+        return self._newer_owner(keys[0], int(args[0]), int(args[1]))[0]
 
     def _grant(self, keys: list[bytes], args: list[bytes]) -> Any:
         owner, fresh = self._newer_owner(keys[0], int(args[0]), int(args[1]))

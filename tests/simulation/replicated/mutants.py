@@ -6,37 +6,41 @@ They are the mistakes that the design rules out: each patch undoes one step of i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 import trio
 
-from pushlane_dispatcher import engine, recover
+from pushlane_dispatcher import clock, engine, recover
 from pushlane_dispatcher.core import restore
 from pushlane_dispatcher.core.effects import Append
 from pushlane_dispatcher.core.recovered import Recovered, RecoveredLease
 from pushlane_dispatcher.core.shard import Shard
-from pushlane_dispatcher.courier import cache_name
 from pushlane_dispatcher.engine import Engine
+from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.ledger import Unkept
+from pushlane_dispatcher.queues import Queues
 from pushlane_dispatcher.recover import read_rows, take_over
 from pushlane_dispatcher.repeat import never, until_decided
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.shards import Held, Shards
+from pushlane_dispatcher.slots import Slots
 from pushlane_leases.interface import LeaseRun, StaleEpoch
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.cassandra import stamps
 from pushlane_storage.cassandra.buckets import Buckets
 from pushlane_storage.cassandra.decisions import Decided, Decisions, Verdict
 from pushlane_storage.cassandra.journal import Journal
-from pushlane_storage.cassandra.ring import Change
-from pushlane_storage.cassandra.slots import Claim
+from pushlane_storage.cassandra.ring import Change, Level
+from pushlane_storage.cassandra.segments import Segments
 from pushlane_storage.cassandra.stages import Stage, write_stages
 from pushlane_storage.cassandra.tables import SLOTS
 from pushlane_storage.cassandra.watch import Watches
-from pushlane_storage.interface import Outcome, StoreError, StoreRefused, StoreUnknown
+from pushlane_storage.interface import Fenced, Outcome, StoreError, StoreRefused, StoreUnknown
+from pushlane_storage.queue import QueueRow
 from pushlane_storage.seal import Seal, Seals
 from pushlane_storage.segment import DedupMark, marks_of
 from tests.simulation.mutants import Planter
@@ -44,7 +48,7 @@ from tests.simulation.mutants import Planter
 plant = Planter("cassandra")
 
 Patches = list[tuple[Any, str, Any]]
-Begin = Callable[[], tuple[Claim, list[Any], list[Stage]]]
+Begin = Callable[[], tuple[list[Any], list[Stage]]]
 
 LOST = ("lost", "ack_before_durable", "confirmed_settle_lost", "grant_after_ack")
 """What a zombie promises and its successor doesn't know of."""
@@ -52,11 +56,16 @@ TWICE = ("ended_twice", "grant_after_end", "two_leases", "dedup", "unacked_unkno
 """What two owners do both."""
 
 
-@plant(*LOST, *TWICE, seed=13)
+async def nothing(*_: object) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+@plant(*LOST, *TWICE, seed=78)
 def the_fence_is_asked_before_the_write() -> Patches:
-    def hasty(self: Journal, begin: Begin, outcome: Outcome) -> None:
+    def hasty(self: Journal, shard: ShardKey, epoch: int, begin: Begin, outcome: Outcome) -> None:
         try:
-            claim, names, stages = begin()
+            claim = self._slots.check(shard, epoch)
+            names, stages = begin()
         except StoreError as error:
             trio.lowlevel.current_trio_token().run_sync_soon(outcome, error)
             return
@@ -82,8 +91,8 @@ def the_seal_says_what_was_there_before_the_claim() -> Patches:
     async def early(self: Shards, held: Held) -> ShardRunner | None:
         tools, slot, row = self._tools, held.slot, held.row
         rows = await read_rows(tools, held.key)
-        epoch = await self._claim(slot, held.key)
-        slot.used.add(held.key)
+        epoch = await slot.epoch_for(held.key, partial(self._outlast, slot))
+        slot.used(held.key)
         shard = await take_over(tools, row, held.number, held.dead_letter, epoch, rows)
         ledger = Unkept(tools.store, row.tenant, shard)
         return ShardRunner(shard, tools, self._send(row.tenant), ledger)
@@ -97,6 +106,19 @@ def a_slot_is_claimed_without_a_fence() -> Patches:
         await trio.lowlevel.checkpoint()
 
     return [(Watches, "_fence", trusting)]
+
+
+@plant("audit")
+def a_process_is_judged_without_reading_its_row_again() -> Patches:
+    is_there = Watches._is_there
+    seen: dict[tuple[Watches, str], bool] = {}
+
+    async def once(self: Watches, process: str) -> bool:
+        if (self, process) not in seen:
+            seen[self, process] = await is_there(self, process)
+        return seen[self, process]
+
+    return [(Watches, "_is_there", once)]
 
 
 @plant(*LOST, *TWICE, "key_order", "transfer")
@@ -206,21 +228,19 @@ def a_dedup_id_in_the_cache_proves_that_it_was_stored() -> Patches:
     async def tell(self: Engine, name: str, lot: bytes) -> None:
         guard = self._tools.leases
         assert guard is not None
-        with suppress(StaleEpoch):
-            await guard.remember(
-                cache_name(self.shard.key), self.shard.epoch, [(name, lot)], 600_000
-            )
+        with suppress(Fenced):
+            await guard.remember(self.shard.key, self.shard.epoch, [(name, lot)], 600_000)
 
     async def trusting(tools: Any, key: ShardKey, window: int, recovered: Recovered) -> None:
         await read_marks(tools, key, window, recovered)
-        found = await tools.leases.recall(cache_name(key), names.get(key, []))
+        found = await tools.leases.recall(key, names.get(key, []))
         for lot in found.values():
             recovered.marks += decode(lot)
 
     return [(Engine, "_append_soon", hasty), (recover, "_read_marks", trusting)]
 
 
-@plant(*LOST, *TWICE, "audit", seed=59)
+@plant(*LOST, *TWICE, "audit", seed=1024)
 def clocks_decide_whose_bucket_wins() -> Patches:
     """A predecessor whose clock is ahead outlives the deletion of its bucket."""
 
@@ -230,7 +250,87 @@ def clocks_decide_whose_bucket_wins() -> Patches:
     return [(stamps, "written", by_the_clock), (stamps, "dropped", by_the_clock)]
 
 
-@plant("dead_cause", "lost", "ack_before_durable", "exception", "transfer", seed=80)
+@plant("dead_cause", "lost", "ack_before_durable", "exception", "transfer", seed=267)
 def an_open_bucket_is_read_without_its_bodies() -> Patches:
-    """What was seen counts, but a later read need not see it: only heads were repaired."""
-    return [(Buckets, "is_closed", lambda self, shard, key: True)]
+    """What was seen counts, but a later read need not see it: only heads were repaired.
+
+    Nor is it looked for on every replica.
+    """
+    read: Any = Segments._read
+    messages: Any = Segments._messages
+
+    async def read_few(self: Segments, *args: Any) -> Any:
+        return await read(self, *args[:4], Level.QUORUM, args[5])
+
+    async def few_messages(self: Segments, *args: Any) -> Any:
+        return await messages(self, *args[:3], Level.QUORUM, args[4])
+
+    return [
+        (Buckets, "is_closed", lambda self, shard, key: True),
+        (Segments, "_read", read_few),
+        (Segments, "_messages", few_messages),
+    ]
+
+
+@plant("dedup", "lost", "dead_cause", "drain")
+def a_successor_that_trusts_its_own_clock() -> Patches:
+    """Two hours ahead, everything is old: backlogs expire, and repeats are stored again."""
+
+    return [(clock, "_ask", nothing)]
+
+
+@plant("audit")
+def a_cache_that_is_ahead_keeps_the_owner_out() -> Patches:
+    """It is believed without asking the store. (Only not to overwrite it keeps nobody out: whoever
+    the store confirms goes on without the cache.)"""
+
+    async def gullible(self: LeaseGuard, shard: ShardKey, epoch: int, stale: StaleEpoch) -> None:
+        await trio.lowlevel.checkpoint()
+        raise Fenced(str(stale))
+
+    return [(LeaseGuard, "_overrule", gullible)]
+
+
+# Queues and slots
+
+
+@plant("deleted", "lost", "ack_before_durable", seed=404)
+def a_deletion_closes_nothing() -> Patches:
+    """Whoever serves the queue goes on, here and elsewhere."""
+
+    @asynccontextmanager
+    async def careless(self: Shards, row: QueueRow) -> AsyncIterator[None]:
+        await trio.lowlevel.checkpoint()
+        yield
+
+    return [
+        (Shards, "owning", careless),
+        (Shards, "confirm_slots", nothing),
+        (Shards, "close_queue", nothing),
+        (Shards, "stop_queue", lambda self, row, reason: None),
+    ]
+
+
+@plant("deleted", seed=2455)
+def a_repeat_is_answered_by_whoever_remembers_it() -> Patches:
+    """Also by a process that was paused while the queue was deleted, and perhaps made again."""
+    return [(Engine, "_published", Engine._answer)]
+
+
+@plant("deleted", "stalled", "drain", "audit", seed=404)
+def rows_are_remembered_for_ever() -> Patches:
+    """Also those of queues that were deleted or changed through another process."""
+    read = Queues.read
+
+    async def once(self: Queues, tenant: str, name: str) -> QueueRow:
+        await trio.lowlevel.checkpoint()
+        found = self._rows.get((tenant, name))
+        return await read(self, tenant, name) if found is None else found[0]
+
+    return [(Queues, "read", once)]
+
+
+@plant("audit", "drain")
+def a_slot_is_never_released() -> Patches:
+    """Who was asked for a queue once keeps all others out."""
+    return [(Slots, "release_idle", nothing)]

@@ -7,7 +7,7 @@ sent arrives all the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -15,12 +15,13 @@ import trio
 from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.queues import Elsewhere
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.history import event as history
 from pushlane_storage.interface import SharedStore, StoreError
-from tests.simulation.cluster import QUEUES
+from tests.simulation.population import TENANT
 from tests.simulation.replicated.cache import SimulatedLeases
 from tests.simulation.replicated.ring import SimulatedRing
 from tests.simulation.replicated.tenure import Tenure
@@ -30,13 +31,13 @@ from tests.simulation.world import EPOCH_MS
 if TYPE_CHECKING:
     from tests.simulation.replicated.cluster import ReplicatedCluster
 
-TENANT = "t"
 LIMITS = Limits(
-    beat_ms=150, judge_ms=600, poll_ms=70, close_ms=1_500, decisions=5, page_rows=4, batch_rows=2,
-    places=4, reads=4,
+    beat_ms=150, judge_ms=600, poll_ms=70, alive_ms=200, close_ms=1_500, decisions=5, page_rows=4,
+    batch_rows=2, places=4, reads=4,
 )  # fmt: skip
 """Small, so that reads take several pages, what is known is forgotten, and owners change often."""
 SETTINGS = Settings(
+    shared_idle_ms=1_000, row_ms=300,
     decide_ms=4_000, repeat_base_ms=15, repeat_max_ms=300, close_ms=1_500, room_ms=1_000,
     cache_ms=60, cache_claim_ms=300, cache_failures=3, cache_rest_ms=500, clock_ms=1_000,
     open_ms=10_000, recovery_reads=4, compare_ms=3_000,
@@ -51,11 +52,16 @@ class Process:
         self.scope = trio.CancelScope()
         self.dead = False
         self.paused = False
-        self.skew = 0
-        """How far its wall clock has been set wrong."""
+        self.skew = self._draw_skew()
+        """How far its wall clock is wrong."""
+        self.clock: Clock | None = None
         self.stamp_skew = self._draw_stamp_skew()
         """How far the clock is wrong that stamps what the store gives no stamp."""
-        self.tenure: Tenure | None = None
+        self.tenures: dict[str, Tenure] = {}
+        """By the name of the queue that it serves, or thinks that it does."""
+        self.dispatcher: Dispatcher | None = None
+        self._tasks: trio.Nursery | None = None
+        self._opening: set[str] = set()
         self._stop = trio.Event()
         self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._store: CassandraStore | None = None
@@ -67,12 +73,24 @@ class Process:
         self.world.fault("clock.stamps")
         return self.world.rng.choice((-30_000, -3_000, 3_000, 30_000))
 
+    def _draw_skew(self) -> int:
+        if not self.world.happens(10 * self.world.ring_chances.clock_jump):
+            return 0
+        skew = self.world.rng.choice(self.cluster.steps)
+        self.world.fault("clock.ahead" if skew > 0 else "clock.behind")
+        return skew
+
     def wall(self) -> int:
         return EPOCH_MS + self.world.now + self.skew
 
     @property
     def stopping(self) -> bool:
         return self._stop.is_set()
+
+    @property
+    def at_work(self) -> bool:
+        """It takes requests."""
+        return self.dispatcher is not None and not self.is_away and not self.stopping
 
     @property
     def is_away(self) -> bool:
@@ -126,7 +144,7 @@ class Process:
             self._held.clear()
             self.world.record(history.Crash(self.world.now, self.name))
             self.scope.cancel()
-            self._end_tenure()
+            self._end_tenures()
 
     def stop(self) -> None:
         """In good order: everything is given back."""
@@ -153,7 +171,7 @@ class Process:
             finally:
                 if self._store is not None:
                     self._store.membership.abandon()
-        self._end_tenure()
+        self._end_tenures()
         self.dead = True
         self.cluster.over(self)
 
@@ -162,13 +180,19 @@ class Process:
         witness = ProcessWitness(self, store, self.cluster.known, self.cluster.bodies)
         assert isinstance(witness, SharedStore), "or nothing that is not stored is confirmed"
         leases = SimulatedLeases(self, self.cluster.redis)
-        async with open_dispatcher(
-            witness, leases, clock=Clock(lambda: self.wall() / 1000), settings=SETTINGS,
-            bounds=self.cluster.bounds, chance=self.world.rng.random, prefix=self._prefix,
-            owner=self.name,
-        ) as dispatcher:  # fmt: skip
-            while not self.stopping:
-                await self._serve(dispatcher)
+        self.clock = Clock(lambda: self.wall() / 1000)
+        async with (
+            open_dispatcher(
+                witness, leases, clock=self.clock, settings=SETTINGS,
+                bounds=self.cluster.bounds, chance=self.world.rng.random, prefix=self._prefix,
+                owner=self.name,
+            ) as dispatcher,
+            trio.open_nursery() as nursery,
+        ):  # fmt: skip
+            self.dispatcher, self._tasks = dispatcher, nursery
+            await self._stop.wait()
+            self.dispatcher = None
+            nursery.cancel_scope.cancel()
         await leases.close()
         await store.close()
         self.world.record(history.Crash(self.world.now, self.name, clean=True))
@@ -188,29 +212,58 @@ class Process:
             except StoreError:
                 await trio.sleep(0.1)
 
-    async def _serve(self, dispatcher: Dispatcher) -> None:
-        """Own the queues for as long as that lasts."""
+    # Its work
+
+    def want(self, queue: str) -> None:
+        """A client asks for a queue that is not open here."""
+        if self.at_work and queue not in self._opening:
+            self._opening.add(queue)
+            self._start(self._serve, queue)
+
+    def manage(self, action: Callable[[Dispatcher], Awaitable[object]]) -> None:
+        """An operator asks for something."""
+        if self.at_work:
+            self._start(self._manage, action)
+
+    def _start(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
+        assert self._tasks is not None
+        self._tasks.start_soon(task, self.dispatcher, *args)
+
+    async def _manage(
+        self, dispatcher: Dispatcher, action: Callable[[Dispatcher], Awaitable[object]]
+    ) -> None:
         try:
-            opened = [await dispatcher.open(TENANT, name) for name in QUEUES]
+            await action(dispatcher)
         except PushlaneError:
-            await self._rest(self.world.rng.randrange(50, 800))
+            self.world.fault("queue.not_managed")
+
+    async def _serve(self, dispatcher: Dispatcher, queue: str) -> None:
+        """Own a queue for as long as that lasts."""
+        try:
+            opened = await dispatcher.open(TENANT, queue)
+        except Elsewhere:
+            self.world.fault("process.refused")
             return
-        runners = {queue.row.name: queue.runners[0] for queue in opened}
-        tenure = Tenure(self, runners)
-        if not tenure.alive:
-            await trio.lowlevel.checkpoint()
+        except PushlaneError:
+            return
+        finally:
+            self._opening.discard(queue)
+        tenure = Tenure(self, opened)
+        if not tenure.alive or self.stopping:
             return
         tenure.audit()
-        self.tenure = tenure
-        await tenure.last(self._stop)
-        self._end_tenure()
+        self.tenures[queue] = tenure
+        await tenure.last()
+        self._end_tenure(tenure)
 
-    async def _rest(self, ms: int) -> None:
-        with trio.move_on_after(ms / 1000):
-            await self._stop.wait()
+    def _end_tenures(self) -> None:
+        for tenure in list(self.tenures.values()):
+            self._end_tenure(tenure)
 
-    def _end_tenure(self) -> None:
-        tenure, self.tenure = self.tenure, None
-        if tenure is not None:
-            tenure.ended = True
-            self.cluster.lose(tenure)
+    def _end_tenure(self, tenure: Tenure) -> None:
+        if self.tenures.get(tenure.name) is tenure:
+            del self.tenures[tenure.name]
+        tenure.ended = True
+        if not self.dead:
+            tenure.send_away()
+        self.cluster.lose(tenure)

@@ -24,6 +24,7 @@ from pushlane_storage.cassandra.ring import (
     check_range,
     check_write,
 )
+from pushlane_storage.cassandra.tables import NODES
 from pushlane_storage.interface import Outcome, StoreRefused, StoreUnknown
 from tests.simulation.replicated.replicas import COUNT, QUORUM, Replicas
 from tests.simulation.replicated.world import TrioWorld
@@ -124,6 +125,8 @@ class SimulatedRing:
         self._network = network
         self._world = network.world
         self._rng = network.world.rng
+        self._looked: dict[tuple[Any, ...], int] = {}
+        """When each node's row was last read."""
 
     # The seam
 
@@ -142,17 +145,39 @@ class SimulatedRing:
         reply = Reply()
         self._send(self._serial if range.level is Level.SERIAL else self._read, range, reply)
         rows: list[Row] = await reply.wait()
+        if range.table is NODES:
+            self._looked[range.partition] = self._world.now
         return rows
 
     async def change(self, change: Change) -> bool:
         check_change(change)
+        self._audit(change)
         reply = Reply()
         self._send(self._change, change, reply)
         applied: bool = await reply.wait()
         return applied
 
+    async def time(self) -> int:
+        reply = Reply()
+        self._send(self._time, None, reply)
+        at: int = await reply.wait()
+        return at
+
+    def _time(self, _: object, reply: Reply) -> None:
+        if self._network.up():
+            self._answer(reply, EPOCH_MS + self._world.now)
+        else:
+            self._give_up(reply, None, StoreUnknown("no node to ask"))
+
     async def close(self) -> None:
         await trio.lowlevel.checkpoint()
+
+    def _audit(self, change: Change) -> None:
+        """Who fences a process has just seen that it neither left nor was fenced by others."""
+        fences = change.table is NODES and change.row == {"fenced": True}
+        if fences and self._looked.get(change.key) != self._world.now:
+            why = f"{self._process.name} fences {change.key} without another look at its row"
+            self._world.failure = self._world.failure or AssertionError(why)
 
     def _send(self, action: Callable[..., None], request: Any, answer: Callable[..., None]) -> None:
         self.numbers.requests += 1
@@ -248,10 +273,11 @@ class SimulatedRing:
     def _read(self, range: Range, reply: Reply) -> None:
         world = self._world
         up = self._network.up()
-        if len(up) < QUORUM:
-            self._give_up(reply, None, StoreUnknown("no quorum to read"))
+        needed = max(NEEDED[range.level], QUORUM)
+        if len(up) < needed:
+            self._give_up(reply, None, StoreUnknown("too few replicas to read"))
             return
-        rows = self._network.replicas.read(range, up[:QUORUM])
+        rows = self._network.replicas.read(range, up[:needed])
         if world.happens(world.ring_chances.read_error):
             world.fault("ring.read_error")  # perhaps after the repair: it has happened
             self._give_up(reply, None, StoreUnknown("read timed out"))

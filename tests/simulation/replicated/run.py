@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -14,18 +15,26 @@ from unittest.mock import patch
 import trio
 from trio._core import _run as scheduler
 
-from pushlane_dispatcher.core.effects import Deliver, Lost, Remember
+from pushlane_dispatcher.core.effects import Deliver, Lost, Remember, Transfer
 from pushlane_dispatcher.courier import Courier
+from pushlane_dispatcher.engine import Engine
+from pushlane_dispatcher.transfers import Errors
+from pushlane_storage import slot
 from pushlane_storage.history import event as history
 from pushlane_storage.history.rule import Report
-from tests.simulation.cluster import QUEUES
 from tests.simulation.replicated.cache import SimulatedLeases
 from tests.simulation.replicated.cluster import ReplicatedCluster
-from tests.simulation.replicated.tenure import Tenure
 from tests.simulation.replicated.world import TrioWorld, make_clock
 
 CHAOS_MS = 240_000
-DRAIN_MS = 300_000
+RECOVERY_MS = 15_000
+"""How long after the last fault everything must be well: leases have run out, idle slots are given
+back, and one process has all queues."""
+TRAFFIC_MS = 4_000
+"""How long producers go on after that: nobody may stand still now."""
+DRAIN_MS = 120_000
+SUCCESSION_MS = 15_000
+SLOTS = 8
 TICK_MS = 10
 
 
@@ -33,6 +42,7 @@ def run(world: TrioWorld, events: int) -> Report:
     """Play it, in a trio that does the same for the same seed."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(scheduler, "_ALLOW_DETERMINISTIC_SCHEDULING", True))
+        stack.enter_context(patch.object(slot, "SLOTS", SLOTS))
         stack.enter_context(patch.object(scheduler, "_r", Random(world.seed)))
         try:
             return trio.run(_run, world, events, clock=make_clock(world))
@@ -50,7 +60,10 @@ def _first(error: BaseException) -> BaseException:
 async def _run(world: TrioWorld, events: int) -> Report:
     async with trio.open_nursery() as nursery:
         cluster = ReplicatedCluster(world, nursery)
-        with patch.object(Courier, "add", _observed(cluster)):
+        with (
+            patch.object(Courier, "add", _observed(cluster)),
+            patch.object(Engine, "_transferred", _answered(cluster)),
+        ):
             await _play(world, cluster, events)
             nursery.cancel_scope.cancel()
     return world.checker.finish()
@@ -75,35 +88,63 @@ def _observed(cluster: ReplicatedCluster) -> Any:
     return observed
 
 
+def _answered(cluster: ReplicatedCluster) -> Any:
+    transferred = Engine._transferred
+
+    def answered(self: Engine, transfer: Transfer, errors: Errors) -> None:
+        cluster.refused(transfer, errors)
+        transferred(self, transfer, errors)
+
+    return answered
+
+
 async def _play(world: TrioWorld, cluster: ReplicatedCluster, events: int) -> None:
     await cluster.start()
     _every(world, TICK_MS, lambda: _act(cluster))
     await world.until(lambda: world.events >= events or world.now >= CHAOS_MS)
     _calm(cluster)
-    deadline = world.now + DRAIN_MS
-    world.record(history.Quiesce(world.now, list(QUEUES), deadline))
+    await _for(world, RECOVERY_MS)
+    world.traffic = True
+    await _for(world, TRAFFIC_MS)
+    world.traffic = False
+    deadline = world.now + DRAIN_MS + world.farthest
+    there = [cluster.labels[name] for name in cluster.there]
+    world.record(history.Quiesce(world.now, there, deadline))
     await world.until(lambda: world.now >= deadline or cluster.drained())
-    newest = cluster.newest
-    if newest is not None and not world.checker.violated:
-        cluster.sample()
-        left = sum(len(cluster.left(served)) for served in newest.runners.values())
-        world.record(history.Drained(world.now, left))
-        if not world.checker.violated:
-            newest = await _succeed(world, cluster, newest)
-        for queue, served in newest.runners.items():
-            left_over = cluster.left(served)
-            world.record(
-                history.Stored(world.now, queue, list(left_over), list(left_over.values()))
-            )
+    if world.checker.violated:
+        return
+    cluster.sample()
+    world.record(history.Drained(world.now, sum(map(len, _left(cluster).values()))))
+    if not world.checker.violated:
+        await _succeed(world, cluster)
+        for label, left in _left(cluster).items():
+            world.record(history.Stored(world.now, label, list(left), list(left.values())))
 
 
-async def _succeed(world: TrioWorld, cluster: ReplicatedCluster, owner: Tenure) -> Tenure:
+async def _for(world: TrioWorld, ms: int) -> None:
+    deadline = world.now + ms
+    await world.until(lambda: world.now >= deadline)
+
+
+def _left(cluster: ReplicatedCluster) -> dict[str, dict[str, str]]:
+    """By queue: what it still has."""
+    assert cluster.complete, "a queue that nobody serves"
+    return {
+        tenure.label: {
+            id: body for served in tenure.every for id, body in cluster.left(served).items()
+        }
+        for tenure in cluster.serving
+    }
+
+
+async def _succeed(world: TrioWorld, cluster: ReplicatedCluster) -> None:
     """The owner dies once more."""
-    owner.process.kill()
-    deadline = world.now + DRAIN_MS
-    await world.until(lambda: world.now >= deadline or cluster.newest is not None)
-    assert cluster.newest is not None, "nobody can take over"
-    return cluster.newest
+    for process in {tenure.process: None for tenure in cluster.serving}:
+        process.kill()
+    deadline = world.now + SUCCESSION_MS
+    world.serene_since = None
+    await world.until(lambda: world.now >= deadline or cluster.complete)
+    assert cluster.complete, "nobody can take over"
 
 
 def _every(world: TrioWorld, interval: int, action: Callable[[], None]) -> None:
@@ -118,30 +159,45 @@ def _act(cluster: ReplicatedCluster) -> None:
     """Everybody does something now and then."""
     world, rng = cluster.world, cluster.world.rng
     for consumer in cluster.consumers:
-        if rng.random() < 0.1:
+        if rng.random() < (0.5 if world.calm else 0.1):
             consumer.act()
     if rng.random() < 0.05:
         cluster.sample()
-    if world.calm:
-        cluster.gather()
-        return
-    for producer in cluster.producers:
+    for producer in cluster.producers if world.traffic else ():
         if rng.random() < 0.12:
             producer.act()
-    cluster.strike()
+    if world.calm:
+        cluster.gather()
+        if world.serene_since is not None and world.now >= world.serene_since:
+            assert cluster.complete, f"only {cluster.serving} of {cluster.there} are served"
+    else:
+        cluster.strike()
+        _manage(cluster)
+
+
+def _manage(cluster: ReplicatedCluster) -> None:
+    """What operators do."""
+    world, rng = cluster.world, cluster.world.rng
     draw = rng.random()
     if draw < 0.0005:
         cluster.purge()
-    elif draw < 0.002:
-        cluster.redrive()
     elif draw < 0.003:
-        cluster.set_paused(True)
-        world.after(rng.randrange(50, 500), cluster.set_paused, False)
+        cluster.redrive()
+    elif draw < 0.004:
+        cluster.configure("q", paused=True)
+        world.after(rng.randrange(50, 500), partial(cluster.configure, "q", paused=False))
+    elif draw < 0.009 and world.profile.annex:
+        cluster.vanish()
+    if world.profile.changing_limits and rng.random() < 0.01:
+        cluster.change_limits()
 
 
 def _calm(cluster: ReplicatedCluster) -> None:
-    cluster.world.calm = True
+    world = cluster.world
+    world.calm, world.traffic = True, False
+    world.serene_since = world.now + RECOVERY_MS
     cluster.calm()
-    cluster.set_paused(False)
     for client in cluster.clients:
         client.connect()
+    for consumer in cluster.consumers:
+        consumer.wake()

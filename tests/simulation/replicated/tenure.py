@@ -1,4 +1,4 @@
-"""A tenure: the time during which one process serves the queues, as it thinks, under one epoch.
+"""A tenure: the time during which one process serves a queue, as it thinks.
 
 Clients connect to it, as they do to a node. It may be over without knowing: then it is a zombie's.
 """
@@ -14,42 +14,53 @@ from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher.core.effects import Deliver, PublishTicket, Receipts, Run, SettleTicket
 from pushlane_dispatcher.core.ident import make_id
 from pushlane_dispatcher.core.shard import Shard
-from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_storage.history import event as history
-from tests.simulation.clients import Client, Consumer, PublishRequest, SettleRequest
+from tests.simulation.clients import RESUME_MS, Client, PublishPart
+from tests.simulation.consumers import SettleRequest
+from tests.simulation.fan import Part, label_of
 
 if TYPE_CHECKING:
     from tests.simulation.replicated.process import Process
 
 
 class Tenure:
-    def __init__(self, process: Process, runners: dict[str, ShardRunner]) -> None:
+    def __init__(self, process: Process, opened: OpenQueue) -> None:
         self.process = process
-        self.epoch = max(runner.epoch for runner in runners.values())
-        self.runners = {name: ServedShard(self, runner) for name, runner in runners.items()}
+        self.opened = opened
+        self.name = opened.row.name
+        self.label = process.cluster.names[opened.row.id]
+        self.every = [ServedShard(self, runner) for runner in opened.runners]
+        self.runners = {self.name: self.every}
         self.ended = False
 
     @property
     def alive(self) -> bool:
-        return (
-            not self.ended
-            and not self.process.dead
-            and all(served.runner.running for served in self.runners.values())
-        )
+        return not self.ended and not self.process.dead and self.opened.running
+
+    @property
+    def is_newest(self) -> bool:
+        """Nobody has opened a shard of it since."""
+        return all(served.is_newest for served in self.every)
 
     @property
     def now(self) -> int:
         return self.process.world.now
 
+    @property
+    def wall(self) -> int:
+        assert self.process.clock is not None  # it serves
+        return self.process.clock.wall()
+
     def audit(self) -> None:
         """Raise AssertionError where it honours a receipt that is not worth anything."""
         world = self.process.world
-        for served in self.runners.values():
+        for served in self.every:
             for sub in served.shard.consumers.subscriptions.values():
                 for n in sub.held:
                     receipt = f"{sub.prefix}.{n}"
-                    zombie = not self.process.cluster.is_newest(self.epoch)
+                    zombie = not served.is_newest
                     assert zombie or world.is_valid(receipt), f"{receipt} was void, and is honoured"
 
     def guarded(self, action: Callable[..., None]) -> Callable[..., None]:
@@ -61,17 +72,26 @@ class Tenure:
 
         return lambda *args: self.process.take(run, *args)
 
-    async def last(self, stop: trio.Event) -> None:
-        """Until one of its shards has stopped, or somebody asks for the end."""
+    async def last(self) -> None:
+        """Until one of its shards has stopped."""
         async with trio.open_nursery() as nursery:
 
             async def wait(event: trio.Event) -> None:
                 await event.wait()
                 nursery.cancel_scope.cancel()
 
-            for served in self.runners.values():
+            for served in self.every:
                 nursery.start_soon(wait, served.runner._engine.stopped)
-            nursery.start_soon(wait, stop)
+
+    def send_away(self) -> None:
+        """One shard has stopped: whoever had subscribed is away for the others, too."""
+        for served in self.every:
+            if served.runner.running:
+                for sub in list(served.shard.consumers.subscriptions.values()):
+                    if sub.away_until is None:
+                        label = label_of(sub.prefix)
+                        self.process.world.record(history.Detach(self.now, label))
+                        served.runner.detach(sub, RESUME_MS)
 
     def answer(self, client: Client, action: Callable[..., None], *args: Any) -> None:
         """From the process to a client, over the connection that it has."""
@@ -88,10 +108,15 @@ class ServedShard:
     def __init__(self, tenure: Tenure, runner: ShardRunner) -> None:
         self.tenure = tenure
         self.runner = runner
+        self.label = tenure.label
 
     @property
     def shard(self) -> Shard:
         return self.runner._shard
+
+    @property
+    def is_newest(self) -> bool:
+        return self.tenure.process.cluster.epochs.is_newest(self.runner.key, self.runner.epoch)
 
     def id(self, lane: int, seq: int) -> str:
         return make_id(*self.runner.key, lane, seq)
@@ -99,11 +124,18 @@ class ServedShard:
     def turn(self) -> None:
         self.runner._engine.wake()
 
-    def publish_token(self, request: PublishRequest) -> object:
-        def answered(ticket: PublishTicket, _: PushlaneError | None) -> None:
-            self.tenure.answer(request.producer, request.answered, self, ticket)
+    def wake(self) -> None:
+        self.runner._engine.wake()
 
-        return answered
+    def publish(self, part: PublishPart) -> None:
+        def answered(ticket: PublishTicket, error: PushlaneError | None) -> None:
+            if error is None:  # else the connection is lost as well
+                self.tenure.answer(part.producer, part.answered, self, ticket)
+
+        shares, messages = self.tenure.opened._shares, part.messages(self.tenure.wall)
+        shares.before(self.runner.key.shard, messages)
+        self.runner.publish_soon(messages, answered, part.lanes)
+        shares.after()
 
     def settle_token(self, request: SettleRequest) -> object:
         def answered(ticket: SettleTicket, _: PushlaneError | None) -> None:
@@ -111,30 +143,36 @@ class ServedShard:
 
         return answered
 
-    def sink(self, consumer: Consumer, subscription: Subscription) -> ClientSink:
-        return ClientSink(self, consumer, subscription)
+    def sink(self, part: Part) -> ClientSink:
+        return ClientSink(self, part)
 
     def started(self, receipt: str) -> None:
         """What a zombie takes for started is its own affair, once the receipt is void."""
         process = self.tenure.process
-        if process.cluster.is_newest(self.tenure.epoch) or process.world.is_valid(receipt):
+        if self.is_newest or process.world.is_valid(receipt):
             process.world.record(history.Start(process.world.now, receipt))
 
 
 class ClientSink:
     """Where the deliveries of a subscription go: over the network."""
 
-    def __init__(self, served: ServedShard, consumer: Consumer, sub: Subscription) -> None:
+    def __init__(self, served: ServedShard, part: Part) -> None:
         self._served = served
-        self._consumer = consumer
-        self._sub = sub
+        self._part = part
+        self._consumer = part.fan.consumer
+        self._sub = part.sub
 
     def deliver(self, runs: list[Run], again: bool) -> None:
         effect = Deliver(self._sub, runs, again)
+        self._part.fan.delivered(self._part)
         self._served.tenure.answer(self._consumer, self._consumer.delivered, self._served, effect)
 
     def lost(self, receipts: list[Receipts]) -> None:
+        self._part.fan.lost()
         self._served.tenure.answer(self._consumer, self._consumer.told_lost, receipts)
+
+    def starved(self, starving: bool) -> None:
+        self._part.fan.starved(self._part, starving)
 
     def ended(self, code: str, message: str) -> None:
         """Its clients lose their connections anyway."""

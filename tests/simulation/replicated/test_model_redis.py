@@ -74,6 +74,8 @@ async def step(leases: ComparedLeases, rng: Random, shard: str, epoch: int) -> N
         await leases.release(shard, epoch, [cut] * rng.randrange(3))
     elif draw < 0.75:
         await leases.claim(shard, epoch, now + rng.choice((0, FAR + 500)))
+    elif draw < 0.78:
+        await leases.overwrite(shard, epoch, epoch + rng.choice((0, 1)))
     elif draw < 0.85:
         marks = [(f"d{rng.randrange(5)}", rng.randbytes(9)) for _ in range(rng.randrange(6))]
         await leases.remember(shard, epoch, marks, 60_000, now)

@@ -6,8 +6,10 @@ written then, unless their writer has told of them before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pushlane_dispatcher.core.recovery import recover
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
@@ -15,17 +17,38 @@ from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.history import event as history
 from pushlane_storage.interface import Outcome
 from pushlane_storage.message import Message
+from pushlane_storage.message_id import make_id, shard_of_id
+from pushlane_storage.queue import QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment
 from pushlane_storage.seq import epoch_of, make_seq
 from pushlane_storage.settlement import Settlement
-from tests.powerloss.witness import Witness
+from pushlane_storage.slot import slot_of
+from tests.powerloss.witness import Witness, identity
+from tests.simulation.world import EPOCH_MS
 
 if TYPE_CHECKING:
     from tests.simulation.replicated.process import Process
 
 Bodies = dict[tuple[ShardKey, int, int], Message]
 """By shard, lane and seq: every message that anybody tried to store."""
+
+
+class Epochs:
+    """From which epoch on an owner of a shard is the newest."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, int] = {}
+        self._shards: dict[ShardKey, int] = {}
+
+    def claimed(self, slot: int, epoch: int) -> None:
+        self._slots[slot] = max(epoch, self._slots.get(slot, 0))
+
+    def opened(self, shard: ShardKey, epoch: int) -> None:
+        self._shards[shard] = max(epoch, self._shards.get(shard, 0))
+
+    def is_newest(self, shard: ShardKey, epoch: int) -> bool:
+        return epoch >= max(self._slots.get(slot_of(shard), 0), self._shards.get(shard, 0))
 
 
 class ProcessWitness(Witness):
@@ -35,7 +58,9 @@ class ProcessWitness(Witness):
         self, process: Process, store: CassandraStore, known: set[object], bodies: Bodies
     ) -> None:
         super().__init__(store, process.name, process.world.record, lambda: process.world.now)
+        self._cluster = process.cluster
         self.names = process.cluster.names
+        self._epochs = process.cluster.epochs
         self._known = known
         self._bodies = bodies
         self._next: dict[tuple[ShardKey, int, int], int] = {}
@@ -45,8 +70,28 @@ class ProcessWitness(Witness):
 
     async def claim(self, slot: int, owner: str) -> int:
         epoch = await self.store.claim(slot, owner)
-        self._record(history.Open(self._wall(), self.node, epoch))
+        self._epochs.claimed(slot, epoch)
+        for shard in self._cluster.shards:
+            if slot_of(shard) == slot:
+                self._opened(shard, epoch)
         return epoch
+
+    async def next_epoch(self, shard: ShardKey) -> int:
+        epoch = await self.store.next_epoch(shard)
+        self._epochs.opened(shard, epoch)
+        self._opened(shard, epoch)
+        return epoch
+
+    def _opened(self, shard: ShardKey, epoch: int) -> None:
+        key = "opened", shard, epoch
+        if key not in self._known:
+            self._known.add(key)
+            start = shard_of_id(make_id(*shard, 0, 0))
+            self._record(history.Open(self._wall(), self.node, epoch, start))
+
+    async def release(self, slot: int) -> None:
+        await self.store.release(slot)
+        self._record(history.Fault(self._wall(), "slot.released"))
 
     async def confirm(self, shard: ShardKey) -> None:
         await self.store.confirm(shard)
@@ -56,6 +101,7 @@ class ProcessWitness(Witness):
 
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         await self.store.write_seal(shard, seal)
+        self._opened(shard, seal.owner)
         rows = self._rows[shard]
         _, recovered = recover(rows, seal.owner)
         await self._found(shard, rows, dict(seal.flushes), recovered)
@@ -64,6 +110,62 @@ class ProcessWitness(Witness):
         self, shard: ShardKey, key: BucketKey, seqs: Sequence[int]
     ) -> dict[int, Message]:
         return {seq: self._bodies[shard, key.lane, seq] for seq in seqs}
+
+    # Queues
+
+    def _name(self, row: QueueRow) -> QueueRow:
+        self._cluster.met(row)
+        return row
+
+    async def read_queue(self, tenant: str, name: str) -> QueueRow | None:
+        label = self._cluster.labels.get(name)
+        row = await super().read_queue(tenant, name)
+        if row is None and label is not None:  # who removed it did not live to hear of it
+            self._cluster.lost(label)
+        return row
+
+    async def remove_queue(self, row: QueueRow) -> None:
+        await self.store.remove_queue(row)
+        self._cluster.removed(row.id)
+
+    # What the history has
+
+    def _tell(self, events: Iterable[history.Event]) -> None:
+        """Voids and departures of one message can look the same: their rows are told once."""
+        for event in events:
+            key = identity(event)
+            if isinstance(event, history.Void | history.Leaving):
+                self._record(event)
+            elif key not in self._known:
+                self._known.add(key)
+                self._record(event)
+
+    def _events(self, shard: ShardKey, row: Settlement) -> Iterator[history.Event]:
+        place = "row", shard, row.bucket, row.owner, row.n
+        if place in self._known:
+            return
+        self._known.add(place)
+        wall = EPOCH_MS + self._wall()
+        delays = {void.fence: void.not_before - wall for void in row.voids if void.not_before}
+        for event in super()._events(shard, row):
+            if isinstance(event, history.Void) and event.fence in delays:
+                yield msgspec.structs.replace(event, delay_ms=max(1, delays[event.fence]))
+            elif isinstance(event, history.Leaving) and event.to:
+                to = self._cluster.labels.get(event.to, event.to)
+                self._cluster.leaving[event.id] = event.cause, to
+                yield msgspec.structs.replace(event, to=to)
+            else:
+                yield event
+
+    def _moved(
+        self, shard: ShardKey, lane: int, seq: int, message: Message
+    ) -> Iterator[history.Event]:
+        for event in super()._moved(shard, lane, seq, message):
+            assert isinstance(event, history.Moved)
+            cause, to = self._cluster.leaving[event.id]
+            if to != event.to and identity(event) not in self._known:  # another has its name now
+                yield history.Leaving(event.at, event.queue, event.id, cause, event.to)
+            yield event
 
     # Writing
 

@@ -16,6 +16,7 @@ import trio
 from trio._core._run_context import GLOBAL_RUN_CONTEXT
 from trio.testing import MockClock
 
+from tests.simulation.profile import Profile
 from tests.simulation.world import World
 
 LOOK_MS = 25
@@ -86,6 +87,7 @@ class TrioWorld(World):
     def __init__(self, seed: int, keep: bool = False) -> None:
         self.failure: Exception | None = None
         super().__init__(seed, keep, "cassandra")
+        self.profile = msgspec.structs.replace(Profile.draw(seed), quiet=False)
         self.ring_chances = RingChances.draw(self.rng)
         self.chances.stale *= 4
         self.chances.failing *= 2
@@ -97,11 +99,6 @@ class TrioWorld(World):
     @now.setter
     def now(self, _: int) -> None:
         """Time is trio's."""
-
-    @property
-    def epoch(self) -> int:
-        """Of the newest owner."""
-        return self.checker._ledger.epoch
 
     def is_valid(self, receipt: str) -> bool:
         return receipt in self.checker._ledger.receipts

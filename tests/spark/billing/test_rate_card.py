@@ -47,7 +47,7 @@ def test_prices_of_days_and_tenants() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("currency = ", "it is no TOML"),
+        ("currency = ", "it is not TOML"),
         ("", "currency must be three letters"),
         ('currency = "euro"', "currency must be three letters"),
         ('currency = "EUR"', "it has no prices"),

@@ -136,7 +136,7 @@ def test_what_a_server_says(made: Made, listening: str, monkeypatch: pytest.Monk
     with pytest.raises(ServerRefused, match="does not answer"):
         Owner(f"127.0.0.1:{free_port()}").wake(queue)
     for url in ("ftp://host", "http://"):
-        with pytest.raises(ServerRefused, match="is no server's URL"):
+        with pytest.raises(ServerRefused, match="is not a server URL"):
             Owner(url)
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from pushlane_storage.cassandra.home import Home
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Ring
 from pushlane_storage.cassandra.store import CassandraStore
@@ -24,8 +25,12 @@ async def join(tables: Tables) -> AsyncIterator[Join]:
     """One more process on the cluster."""
     opened: list[CassandraStore] = []
 
-    async def join(ring: Ring | None = None, dc: str = "", **bounds: int) -> CassandraStore:
-        store = await CassandraStore.over(ring or ModelRing(tables), Limits(**bounds), dc=dc)
+    async def join(
+        ring: Ring | None = None, home: Home | None = None, **bounds: int
+    ) -> CassandraStore:
+        store = await CassandraStore.over(
+            ring or ModelRing(tables), Limits(**bounds), home=home or Home()
+        )
         opened.append(store)
         return store
 

@@ -29,6 +29,7 @@ from pushlane_storage.cassandra.ring import (
     check_write,
 )
 from pushlane_storage.interface import Outcome, StoreRefused, StoreUnknown
+from pushlane_storage.wall import wall_clock
 
 Key = tuple[Any, ...]
 Cell = tuple[int, Any]
@@ -77,6 +78,7 @@ class ModelRing:
         self.writes: list[Write | Delete] = []
         self.ranges: list[Range] = []
         self.counts: Counter[str] = Counter()
+        self.wall = wall_clock
 
     def write_soon(self, write: Write | Delete, done: Outcome) -> None:
         self._write(write)
@@ -148,6 +150,10 @@ class ModelRing:
             partition.put(place, {**key, **change.row}, self.tables.stamp())
         return applies
 
+    async def time(self) -> int:
+        await trio.lowlevel.checkpoint()
+        return self.wall()
+
     async def close(self) -> None:
         await trio.lowlevel.checkpoint()
 
@@ -196,6 +202,9 @@ class FaultyRing:
     async def change(self, change: Change) -> bool:
         applied: bool = await self._meet("change", change, self.ring.change)
         return applied
+
+    async def time(self) -> int:
+        return await self.ring.time()
 
     async def close(self) -> None:
         await self.ring.close()

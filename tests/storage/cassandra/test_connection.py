@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from pushlane_storage.cassandra.connection import (
     Connection,
     make_cluster,
 )
-from pushlane_storage.cassandra.errors import OpenError, Unreachable
+from pushlane_storage.cassandra.errors import DriverMissing, OpenError, Unreachable
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.wary import Wary
 from tests.storage.cassandra.tools import NODE, SURE, address_of, connection_to
@@ -50,6 +51,12 @@ def make(clusters: list[Cluster], **changes: Any) -> Cluster:
     cluster = make_cluster(msgspec.structs.replace(PLAIN, **changes), Limits(request_ms=7_000))
     clusters.append(cluster)
     return cluster
+
+
+def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cassandra", None)
+    with pytest.raises(DriverMissing, match=r"pip install 'pushlane-server\[cluster\]'"):
+        Connection.connect(PLAIN, Limits())
 
 
 def test_without_options(clusters: list[Cluster]) -> None:
@@ -104,7 +111,7 @@ def test_statements_are_prepared_once() -> None:
     connection = connection_to(NODE)
     text = "SELECT release_version FROM system.local"
     for _ in range(2):
-        [row] = connection.begin([(text, ())], 1, 8, True).result()
+        [row] = connection.begin([(text, ())], 1, 8, True, 60).result()
         assert row["release_version"]
     assert connection._prepare(text) is connection._prepare(text)
     assert connection.count_nodes() == 1

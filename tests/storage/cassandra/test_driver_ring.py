@@ -19,11 +19,12 @@ from pushlane_storage.cassandra.driver_ring import DriverRing
 from pushlane_storage.cassandra.faults import outcome_of
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Change, Level, Range, Write
-from pushlane_storage.cassandra.tables import HEARTBEATS, NODES, SLOTS, keyed
+from pushlane_storage.cassandra.tables import HEARTBEATS, LANES, NODES, SLOTS, keyed
 from pushlane_storage.interface import StoreRefused, StoreUnknown
 from tests.storage.cassandra.tools import until
 
-WRITE = Write(HEARTBEATS, [keyed(HEARTBEATS, ("p",), beat=1)])
+WRITE = Write(LANES, [keyed(LANES, ("q", 0, 4), known=True)])
+BEAT = Write(HEARTBEATS, [keyed(HEARTBEATS, ("p",), beat=1)])
 CHANGE = Change(SLOTS, (1,), None, {"epoch": 1})
 TIMEOUT = OperationTimedOut()
 UNAVAILABLE = Unavailable("too few")
@@ -68,11 +69,17 @@ class Driver:
         self.bug: Exception | None = None
 
     def begin(
-        self, texts: list[tuple[str, Any]], level: int, serial: int, repeatable: bool
+        self,
+        texts: list[tuple[str, Any]],
+        level: int,
+        serial: int,
+        repeatable: bool,
+        seconds: float,
     ) -> Future:
         if self.bug is not None:
             raise self.bug
         assert repeatable == (" IF " not in texts[0][0] and " + ? " not in texts[0][0])
+        assert seconds == (10 if repeatable else 3), "who can't be asked twice is not waited for"
         future = Future(texts, level, serial)
         self.sent.append(future)
         return future
@@ -108,9 +115,9 @@ def make(driver: Driver, **bounds: int) -> DriverRing:
 class Asked:
     """A write under way."""
 
-    def __init__(self, ring: DriverRing) -> None:
+    def __init__(self, ring: DriverRing, write: Write = WRITE) -> None:
         self.answers: list[Exception | None] = []
-        ring.write_soon(WRITE, self.answers.append)
+        ring.write_soon(write, self.answers.append)
 
 
 async def settled() -> None:
@@ -135,6 +142,27 @@ async def test_more_than_fit_wait_their_turn(ring: DriverRing, driver: Driver) -
     assert [one.answers for one in asked] == [[None]] * 7
     assert (ring.numbers.in_flight, ring.numbers.waiting) == (0, 0)
     assert ring.numbers.refused == 1
+
+
+async def test_what_says_who_is_alive_waits_behind_no_data(driver: Driver) -> None:
+    """Else a node under load would be taken for dead, and fenced."""
+    ring = make(driver, urgent=2)
+    data = [Asked(ring) for _ in range(7)]
+    await driver.wait(4)
+    beats = [Asked(ring, BEAT) for _ in range(4)]
+    await driver.wait(6)
+    await settled()
+    kinds = ["heartbeats" in future.texts[0][0] for future in driver.sent]
+    assert kinds == [False] * 4 + [True] * 2
+    assert (ring.numbers.in_flight, ring.numbers.waiting) == (6, 5)
+    driver.sent[0].answer()
+    await driver.wait(7)
+    assert "heartbeats" in driver.sent[6].texts[0][0], "they are before the data that came earlier"
+    for number in range(1, 11):
+        (await driver.wait(number + 1)).answer()
+    await settled()
+    assert [one.answers for one in data + beats] == [[None]] * 11
+    await ring.close()
 
 
 async def test_what_is_unknown_is_sent_again(ring: DriverRing, driver: Driver) -> None:
@@ -207,7 +235,7 @@ async def test_who_gives_up_waiting_leaves_no_turn_behind(ring: DriverRing, driv
     asked = [Asked(ring) for _ in range(4)]
     await driver.wait(4)
     with trio.move_on_after(0.05):
-        await ring.read(Range(HEARTBEATS, ("p",), 1))
+        await ring.read(Range(LANES, ("q",), 1))
     assert len(driver.sent) == 4
     for future in list(driver.sent):
         future.answer()
@@ -215,7 +243,7 @@ async def test_who_gives_up_waiting_leaves_no_turn_behind(ring: DriverRing, driv
     assert [one.answers for one in asked] == [[None]] * 4
     assert len(driver.sent) == 4, "the read was never sent"
     with trio.move_on_after(0.05):
-        await ring.read(Range(HEARTBEATS, ("p",), 1))
+        await ring.read(Range(LANES, ("q",), 1))
     (await driver.wait(5)).fail(TIMEOUT)
     await settled()
     assert len(driver.sent) == 5, "nobody waits for it: it is not sent again"
@@ -229,7 +257,7 @@ async def test_of_two_answers_the_first_counts(
     found: list[list[Any]] = []
 
     async def read() -> None:
-        found.append(await ring.read(Range(HEARTBEATS, ("p",), 1)))
+        found.append(await ring.read(Range(LANES, ("q",), 1)))
 
     nursery.start_soon(read)
     future = await driver.wait(1)

@@ -9,7 +9,7 @@ from pushlane_storage.cassandra.limits import CASSANDRA_TTL, Limits
     ("bounds", "fault"),
     [
         ({"beat_ms": 5_001}, "judge_ms is less than twice beat_ms"),
-        ({"judge_ms": 5_999}, "judge_ms is less than twice beat_ms"),
+        ({"judge_ms": 1_999}, "judge_ms is less than twice beat_ms"),
         ({"least_ttl": 10, "most_ttl": 9}, "least_ttl <= most_ttl"),
         ({"most_ttl": CASSANDRA_TTL + 1}, "20 years"),
         ({"usage_kept_days": 7_301}, "usage_kept_days must be"),

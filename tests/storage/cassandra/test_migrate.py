@@ -66,6 +66,8 @@ def option_of(keyspace: str, table: str, option: str) -> object:
 
 
 KNOWN = len(STEPS)
+PROMPT = "MIN(99p,100ms)"
+"""As Cassandra writes it."""
 
 
 def more_columns(keyspace: str, salt: UUID) -> list[str]:
@@ -78,9 +80,11 @@ async def test_an_empty_keyspace_is_made_and_served(fresh: Fresh) -> None:
     owner = await claimed(store)
     segment = await owner.append(0, messages(2))
     await store.close()
-    assert len(tables_of(address.keyspace)) == 14
+    assert len(tables_of(address.keyspace)) == 15
     assert option_of(address.keyspace, "nodes", "read_repair") == "BLOCKING"
     assert option_of(address.keyspace, "nodes", "speculative_retry") == "ALWAYS"
+    for table in set(tables_of(address.keyspace)) - {"nodes"}:
+        assert option_of(address.keyspace, table, "speculative_retry") == PROMPT, table
     off = msgspec.structs.replace(address, migrate=False)
     store = await CassandraStore.open(off, SURE)
     assert await store.segments(owner.shard, segment.bucket, 0, 9) == [segment]

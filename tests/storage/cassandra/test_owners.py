@@ -11,7 +11,8 @@ import trio.testing
 
 from pushlane_dispatcher.core.recovery import recover
 from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
-from pushlane_storage.cassandra.ring import Change, Delete, Write
+from pushlane_storage.cassandra.home import Home
+from pushlane_storage.cassandra.ring import Change, Delete, Range, Row, Write
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.existing import ShardRows, needs_heads, needs_settlements
 from pushlane_storage.interface import Fenced, Outcome, StoreRefused, StoreUnknown
@@ -332,11 +333,47 @@ async def test_a_fenced_process_goes_on_as_another_one(join: Join, autojump_cloc
 
 async def test_a_data_centre_keeps_its_slots(join: Join, autojump_clock: Clock) -> None:
     """What was written to a quorum of one can't be read by a quorum of another."""
-    first, second = await join(dc="east"), await join(dc="west")
+    first, second = await join(home=Home("east")), await join(home=Home("west"))
     await first.claim(1, "alpha")
     await first.close()
     with pytest.raises(StoreRefused, match="slot 1 belongs to data centre east"):
         await second.claim(1, "beta")
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "east"), ("east", "")])
+async def test_naming_the_one_data_centre_that_has_all_replicas_changes_nothing(
+    join: Join, autojump_clock: Clock, before: str, after: str
+) -> None:
+    """Its quorums are those of the whole keyspace."""
+    first, second = await join(home=Home(before, "east")), await join(home=Home(after, "east"))
+    await first.claim(1, "alpha")
+    with pytest.raises(StoreRefused, match="alive"):
+        await second.claim(1, "beta")
+    stop_heart(first)
+    await trio.sleep(1)
+    assert await second.claim(1, "beta") == 2, "it may be fenced, too"
+    third = await join(home=Home("west", "east"))
+    with pytest.raises(StoreRefused, match="data centre"):
+        await third.claim(1, "gamma")
+
+
+async def test_where_replicas_are_in_several_data_centres_adopting_is_a_decision(
+    join: Join, autojump_clock: Clock
+) -> None:
+    first = await join()
+    for slot in (1, 2):
+        await first.claim(slot, "alpha")
+    second = await join(home=Home("east"))
+    with pytest.raises(StoreRefused, match=r"belongs to data centre \(none\).*docs/cassandra.md"):
+        await second.claim(1, "beta")
+    third = await join(home=Home("east", adopts=True))
+    with pytest.raises(StoreRefused, match="slot 1 was not given back"):
+        await third.claim(1, "gamma")
+    await first.release(1)
+    assert await third.claim(1, "gamma") == 2
+    fourth = await join(home=Home("west", adopts=True))
+    with pytest.raises(StoreRefused, match="belongs to data centre east"):
+        await fourth.claim(1, "delta")
 
 
 async def test_a_judge_that_can_not_read_judges_nobody(
@@ -374,3 +411,118 @@ async def test_two_claimants_of_a_dead_process_get_one_slot(
         for store in others:
             nursery.start_soon(claim, store)
     assert won == [2]
+
+
+async def test_a_process_that_leaves_while_it_is_judged_is_missed_no_longer(
+    join: Join, nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    first, second = await join(), await join()
+    await first.claim(3, "alpha")
+    stop_heart(first)
+    took: list[float] = []
+
+    async def claim() -> None:
+        assert await second.claim(3, "beta") == 2
+        took.append(trio.current_time())
+
+    nursery.start_soon(claim)
+    await trio.sleep(2)
+    await first.close()
+    left = trio.current_time()
+    await trio.sleep(5)
+    assert [at - left < 0.25 for at in took] == [True]
+    assert second.stats().fencings == 0
+
+
+async def test_a_slot_that_is_given_back_while_its_owner_is_judged_is_free_at_once(
+    join: Join, nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    first, second = await join(), await join()
+    for slot in (3, 4):
+        await first.claim(slot, "alpha")
+    stop_heart(first)
+    took: dict[int, float] = {}
+
+    async def claim(slot: int) -> None:
+        assert await second.claim(slot, "beta") == 2
+        took[slot] = trio.current_time()
+
+    nursery.start_soon(claim, 3)
+    nursery.start_soon(claim, 4)
+    await trio.sleep(2)
+    await first.release(3)
+    released = trio.current_time()
+    await trio.sleep(5)
+    assert took.keys() == {3}
+    assert took[3] - released < 0.25
+    await trio.sleep(10)
+    assert took.keys() == {3, 4}, "the other slot's owner was judged all the same"
+
+
+async def test_a_process_that_others_have_fenced_meanwhile_is_outlived(
+    join: Join, nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    first, second, third = await join(), await join(), await join(judge_ms=4_000)
+    for slot in (3, 4):
+        await first.claim(slot, "alpha")
+    stop_heart(first)
+    began = trio.current_time()
+    nursery.start_soon(third.claim, 4, "gamma")
+    assert await second.claim(3, "beta") == 2
+    assert 4 <= trio.current_time() - began < 5
+    assert (second.stats().fencings, third.stats().fencings) == (0, 1)
+
+
+async def test_who_was_seen_alive_is_not_judged_again_for_a_while(
+    join: Join, autojump_clock: Clock
+) -> None:
+    first, second = await join(), await join()
+    for slot in range(5):
+        await first.claim(slot, "alpha")
+    with pytest.raises(StoreRefused, match="alive"):
+        await second.claim(0, "beta")
+    began = trio.current_time()
+    for slot in range(5):
+        with pytest.raises(StoreRefused, match="alive"):
+            await second.claim(slot, "beta")
+    assert trio.current_time() == began
+    await first.close()
+    assert await second.claim(0, "beta") == 2
+    assert trio.current_time() == began, "that it left is seen all the same"
+
+
+async def test_time_in_which_the_judge_can_not_look_is_not_the_other_s_silence(
+    join: Join, tables: Tables, nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    """Cassandra answers nobody for longer than `judge_ms`: no heartbeat lands either."""
+
+    class Standing(ModelRing):
+        goes = trio.Event()
+        goes.set()
+
+        async def read(self, range: Range) -> list[Row]:
+            await self.goes.wait()
+            return await super().read(range)
+
+    ring = Standing(tables)
+    first, second = await join(), await join(ring)
+    await first.claim(1, "alpha")
+    stop_heart(first)
+    refused: list[StoreRefused] = []
+
+    async def claim() -> None:
+        try:
+            await second.claim(1, "beta")
+        except StoreRefused as error:
+            refused.append(error)
+
+    nursery.start_soon(claim)
+    await trio.sleep(2)
+    ring.goes = trio.Event()
+    await trio.sleep(20)
+    ring.goes.set()
+    await trio.sleep(2)
+    first.membership.node.beating = True
+    await trio.sleep(3)
+    assert refused
+    assert second.stats().fencings == 0

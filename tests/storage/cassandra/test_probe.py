@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from pushlane_storage.cassandra.address import Address, parse
-from pushlane_storage.cassandra.probe import Finding, Seen, _replicas, judge, probe
+from pushlane_storage.cassandra.home import read_replicas
+from pushlane_storage.cassandra.probe import Finding, Seen, judge, probe
 from pushlane_storage.cassandra.schema import STEPS
 from pushlane_storage.url import BadStoreUrl, probe_store
 from tests.storage.cassandra.tools import NODE, RING, address_of, open_store, quick
@@ -132,9 +133,9 @@ def test_what_is_not_known_is_not_judged() -> None:
 
 def test_how_replication_is_written() -> None:
     network = {"class": "org.apache.cassandra.locator.NetworkTopologyStrategy"}
-    assert _replicas({**network, "dc1": "3", "dc2": "2/1"}) == {"dc1": 3, "dc2": 2}
+    assert read_replicas({**network, "dc1": "3", "dc2": "2/1"}) == {"dc1": 3, "dc2": 2}
     simple = {"class": "org.apache.cassandra.locator.SimpleStrategy", "replication_factor": "1"}
-    assert _replicas(simple) == {"": 1}
+    assert read_replicas(simple) == {"": 1}
 
 
 def test_nobody_is_there() -> None:

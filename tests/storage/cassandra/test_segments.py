@@ -8,11 +8,12 @@ import pytest
 
 from pushlane_storage.bucket import Bucket
 from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.cassandra.ring import Level, Range, Row
 from pushlane_storage.cassandra.rows import HEAD
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.cassandra.tables import BUCKETS, SEALS, SEGMENTS, SETTLEMENTS
 from pushlane_storage.damage import Damage
-from pushlane_storage.interface import StoreDamaged
+from pushlane_storage.interface import StoreDamaged, StoreUnknown
 from pushlane_storage.message import Message
 from pushlane_storage.seal import Seal
 from tests.storage.cassandra.conftest import Join
@@ -176,3 +177,64 @@ async def test_there_is_no_going_on_without_the_log(owner: Owner, ring: ModelRin
         await store.seals(shard)
     with pytest.raises(StoreDamaged):
         await store.buckets(shard)
+
+
+class Lagging(ModelRing):
+    """Quorums leave out the one replica that has some of the segments."""
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__(tables)
+        self.lone: set[int] = set()
+        self.is_whole = True
+
+    async def read(self, range: Range) -> list[Row]:
+        if range.level is Level.ALL and not self.is_whole:
+            raise StoreUnknown("a replica is away")
+        rows = await super().read(range)
+        if range.table is not SEGMENTS or range.level is Level.ALL:
+            return rows
+        return [row for row in rows if row["first"] not in self.lone]
+
+
+@pytest.mark.parametrize("lone", [[0], [2], [4], [0, 2, 4]])
+async def test_what_one_replica_has_is_found_before_it_is_given_up(
+    join: Join, tables: Tables, lone: list[int]
+) -> None:
+    ring = Lagging(tables)
+    cassandra = await join(ring)
+    owner = await claimed(cassandra)
+    for number in (0, 2, 4):
+        await owner.append(number, messages(2))
+    ring.lone = {owner.seq(number) for number in lone}
+    store, place, first, last = owner.store, owner.bucket(), owner.seq(0), owner.seq(5)
+    everything = list(range(first, last + 1))
+    found = await store.segments(owner.shard, place, first, 100, last)
+    assert seqs_of(found) == everything
+    assert sorted(await store.messages(owner.shard, place, everything)) == everything
+    if 0 not in lone:
+        found = await store.segments(owner.shard, place, first, 2, last)
+        assert seqs_of(found) == everything[:2]
+    looked = await store.segments(owner.shard, place, first, 100)
+    assert len(seqs_of(looked)) < 6, "who only looks around doesn't ask all replicas"
+
+    ring.is_whole = False
+    with pytest.raises(StoreUnknown):
+        await store.segments(owner.shard, place, first, 100, last)
+    with pytest.raises(StoreUnknown):
+        await store.messages(owner.shard, place, everything)
+    assert cassandra.stats().damaged == 0
+
+
+async def test_what_no_replica_has_is_missing(join: Join, tables: Tables) -> None:
+    ring = ModelRing(tables)
+    owner = await claimed(await join(ring))
+    await owner.append(0, messages(2))
+    await owner.append(4, messages(2))
+    last = owner.seq(5)
+    ring.ranges.clear()
+    found = await owner.store.segments(owner.shard, owner.bucket(), owner.seq(0), 100, last)
+    assert [segment.first for segment in found] == [owner.seq(0), owner.seq(4)]
+    assert [range.level for range in ring.ranges] == [Level.QUORUM, Level.ALL]
+    ring.ranges.clear()
+    await owner.store.segments(owner.shard, owner.bucket(), owner.seq(4), 100, last)
+    assert Level.ALL not in {range.level for range in ring.ranges}

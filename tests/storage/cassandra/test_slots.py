@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from pushlane_storage.bucket import ShardKey
+from pushlane_storage.bucket import Bucket, ShardKey
 from pushlane_storage.cassandra.ring import Change, Level, read_row
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.cassandra.tables import SLOTS
@@ -114,6 +115,127 @@ async def test_a_store_that_does_not_answer_takes_nothing_away(join: Join, table
         fates[table] = "fine"
     assert await store.lost_slots() == []
     await owner.append(0, messages(1))
+
+
+# One more epoch
+
+
+async def reopened(owner: Owner) -> Owner:
+    return Owner(owner.store, owner.shard, await owner.store.next_epoch(owner.shard))
+
+
+@pytest.mark.parametrize("fate", ["done", "lost"])
+async def test_an_epoch_that_was_taken_without_an_answer_is_used_by_nobody_twice(
+    join: Join, tables: Tables, fate: str
+) -> None:
+    fates: list[str] = []
+
+    def play(kind: str, what: Any) -> str:
+        return fates.pop(0) if fates and kind == "change" and what.table is SLOTS else "fine"
+
+    store = await join(FaultyRing(ModelRing(tables), play), decisions=2)
+    owner = await owner_of(store)
+    fates += [fate]
+    again = await reopened(owner)
+    assert again.epoch == 2
+    fates += [fate, "refused"]
+    with pytest.raises(StoreUnknown) if fate == "lost" else nullcontext():
+        again = await reopened(owner)
+    fates.clear()
+    last = await reopened(owner)
+    row = await read_row(ModelRing(tables), SLOTS, (slot_of(owner.shard),))
+    assert row is not None
+    assert row["epoch"] == last.epoch > again.epoch
+    await last.append(0, messages(1))
+    assert await store.lost_slots() == []
+
+
+async def test_who_outlived_an_owner_takes_no_epoch_that_it_took_meanwhile(
+    join: Join, tables: Tables
+) -> None:
+    """The owner is fenced, doesn't know it, and takes one more between the claimant's steps."""
+    first = await join()
+    owner = await owner_of(first)
+
+    class Slow(FaultyRing):
+        async def change(self, change: Any) -> bool:
+            if change.table is SLOTS and not first.membership.node.fence.is_down:
+                assert (await reopened(owner)).epoch == 2
+                first.membership.node.fence.is_down = True
+            return await super().change(change)
+
+    second = await join(Slow(ModelRing(tables), lambda *_: "fine"))
+    await second.membership.watches._fence(first.membership.node.process)
+    assert await second.claim(slot_of(owner.shard), "other") == 3
+
+
+async def test_an_epoch_of_a_slot_that_is_another_s_is_refused(join: Join, tables: Tables) -> None:
+    store = await join()
+    owner = await owner_of(store)
+    await take(tables, slot_of(owner.shard))
+    with pytest.raises(Fenced, match="was taken by another process"):
+        await reopened(owner)
+    await store.release(slot_of(owner.shard))
+    with pytest.raises(Fenced, match="is not ours"):
+        await reopened(owner)
+
+
+async def test_what_was_written_under_a_lower_epoch_is_not_confirmed(join: Join) -> None:
+    """It lands while the shard opens again: whoever reads then may not have seen it."""
+    store = await join()
+    owner = await owner_of(store)
+    errors: list[Exception | None] = []
+    segment = owner.segment(0, messages(1))
+    store.append_soon(owner.shard, segment, Bucket(segment.bucket, segment.first), errors.append)
+    again = await reopened(owner)
+    await again.append(0, messages(1))
+    [error] = errors
+    assert isinstance(error, Fenced)
+
+
+# Giving back
+
+
+@pytest.mark.parametrize("fate", ["done", "lost", "refused"])
+async def test_a_slot_that_could_not_be_given_back_is_given_back_later(
+    join: Join, tables: Tables, fate: str
+) -> None:
+    fates = {"slots": "fine"}
+    ring = FaultyRing(
+        ModelRing(tables),
+        lambda kind, what: fates["slots"] if kind == "change" and what.table is SLOTS else "fine",
+    )
+    first, second = await join(ring, decisions=1), await join()
+    owner = await owner_of(first)
+    slot = slot_of(owner.shard)
+    fates["slots"] = fate
+    with pytest.raises((StoreRefused, StoreUnknown)) if fate != "done" else nullcontext():
+        await first.release(slot)
+    with pytest.raises(Fenced):
+        await owner.append(0, messages(1))
+    fates["slots"] = "fine"
+    assert await first.lost_slots() == []
+    assert await second.claim(slot, "other") == 2
+
+
+async def test_a_claim_without_an_answer_keeps_nobody_out(join: Join, tables: Tables) -> None:
+    asked: list[str] = []
+
+    def fate(kind: str, what: Any) -> str:
+        """The transaction times out, and what came of it can't be read."""
+        if what.table is not SLOTS:
+            return "fine"
+        asked.append(kind)
+        return {1: "fine", 2: "done", 3: "refused"}.get(len(asked), "fine")
+
+    first, second = await join(FaultyRing(ModelRing(tables), fate)), await join()
+    with pytest.raises(StoreUnknown):
+        await first.claim(9, "alpha")
+    assert asked == ["serial", "change", "serial"]
+    with pytest.raises(StoreRefused, match="which is alive"):
+        await second.claim(9, "beta")
+    assert await first.lost_slots() == []
+    assert await second.claim(9, "beta") == 2
 
 
 async def test_on_a_real_node() -> None:

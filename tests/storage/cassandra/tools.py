@@ -25,7 +25,7 @@ from tests.services import service
 
 NODE = "cassandra"
 RING = "cassandra-ring"
-SURE = Limits(request_ms=60_000, connect_ms=60_000, close_ms=60_000)
+SURE = Limits(request_ms=60_000, change_ms=60_000, connect_ms=60_000, close_ms=60_000)
 """The machines that run these tests are slow at times."""
 
 _open = ExitStack()
@@ -71,5 +71,6 @@ async def open_ring(kind: str = NODE, limits: Limits = SURE) -> DriverRing:
 
 
 def quick(**changes: int) -> Limits:
-    """Who is alive shows at once; who is dead, after a while that no slow moment lasts."""
-    return msgspec.structs.replace(SURE, beat_ms=100, judge_ms=8_000, poll_ms=50, **changes)
+    """Who is alive shows at once, for a moment; who is dead, after longer than any slow moment."""
+    brief = msgspec.structs.replace(SURE, beat_ms=100, judge_ms=8_000, poll_ms=50, alive_ms=1)
+    return msgspec.structs.replace(brief, **changes)

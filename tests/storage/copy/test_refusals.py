@@ -66,7 +66,7 @@ async def stop_half_way(source: str, target: str, monkeypatch: pytest.MonkeyPatc
         ("memory:", "sqlite:b", "a store in memory ends with its server, and can't be copied"),
         ("sqlite:a", "memory:", "a store in memory ends with its server"),
         ("sqlite:", "sqlite:b", "names no folder"),
-        ("sqlite:a", "mysql://host/x", "mysql://host/x is no store"),
+        ("sqlite:a", "mysql://host/x", "mysql://host/x is not a store"),
         ("sqlite:a", "cassandra://host", "a keyspace comes after the hosts"),
         ("cassandra://u:pw@host/Bad", "sqlite:b", r"u:\*\*\*@host"),
         ("sqlite:a", "./a", "source and target are the same"),

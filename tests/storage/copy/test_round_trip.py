@@ -23,7 +23,7 @@ EVERYTHING = Counts(
     segments=3 * (6 + 31),
     messages=3 * (3 * 43 + 31),
     settlements=3 * (2 + 1 + 1 + 1 + 1 + 8),
-    seals=6,
+    seals=3,
     scheduled=3 * (3 + 30),
     usage=4,
 )

@@ -12,9 +12,11 @@ import msgspec
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, MarkSummary, ShardKey
 from pushlane_storage.interface import Store
 from pushlane_storage.message import Dead, Message
+from pushlane_storage.note import KeptNumbers, Note
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.settlement import Gone, Leaving, Purge, Settlement, Void
+from pushlane_storage.slot import slot_of
 from pushlane_storage.url import open_store
 from pushlane_storage.usage import Usage, UsageKey
 from tests.services import service
@@ -110,6 +112,8 @@ async def _second_epoch(owner: Owner) -> None:
     old = owner.epoch - 1
     counters = [(lane, old, 43) for lane in (0, 4, 9)]
     await owner.store.write_seal(owner.shard, Seal(owner.epoch, counters, [(old, 5)]))
+    kept = [KeptNumbers("p1", START, 3, [(4, 2, 4, owner.seq(0)), (9, 1, -1, 0)])]
+    await owner.store.write_note(owner.shard, Note(owner.epoch, 3, "t", "q", START, kept, False))
     for number in range(30):
         due = START + number * 7 * HOUR if number % 3 else START + 1
         await owner.append(number, [message(number, key=f"k{number % 4}", not_before=due)])
@@ -138,8 +142,11 @@ async def contents(url: str, world: World) -> dict[str, Any]:
 
 async def _shard(store: Store, shard: ShardKey) -> list[Any]:
     buckets = await store.buckets(shard)
+    every_due = slot_of(shard), 1 << 60, 1_000
     found: list[Any] = [
         await store.seals(shard),
+        await store.read_note(shard),
+        [due._replace(tenant="", queue="") for due in await store.due_shards(*every_due)],
         buckets,
         await store.settlements(shard, CONTROL),
         await store.due(shard, 0, 1 << 60, 1_000),

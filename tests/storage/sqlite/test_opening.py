@@ -17,7 +17,7 @@ from pushlane_storage.sqlite.errors import (
 from pushlane_storage.sqlite.folder import open_folder
 from pushlane_storage.sqlite.schema import STEPS
 from tests.storage.samples import claimed, messages
-from tests.storage.sqlite.tools import Child, Opened
+from tests.storage.sqlite.tools import Child, Opened, modes
 
 HOLDER = """
 import sys, trio
@@ -198,3 +198,35 @@ class TestTheEpoch:
         owner.store = await opened.again(store)
         with pytest.raises(Fenced, match="epoch 2"):
             await owner.append(0, messages(1))
+
+
+class TestWhoMayReadIt:
+    async def test_its_owner_alone(self, opened: Opened) -> None:
+        opened.folder = opened.folder / "data"
+        before = os.umask(0)
+        try:
+            await opened()
+        finally:
+            os.umask(before)
+        seen = modes(opened.folder)
+        assert seen.pop("data") == 0o700
+        assert seen.keys() == {"lock", "pushlane.db", "pushlane.db-shm", "pushlane.db-wal"}
+        assert set(seen.values()) == {0o600}
+
+    async def test_files_that_were_open_to_others_are_closed(self, opened: Opened) -> None:
+        opened.folder = opened.folder / "data"
+        await (await opened()).close()
+        (opened.folder / "notes").write_text("somebody else's")
+        for path in (opened.folder, *opened.folder.iterdir()):
+            path.chmod(0o755)
+        await opened()
+        seen = modes(opened.folder)
+        assert (seen.pop("data"), seen.pop("notes")) == (0o755, 0o755), "it may serve other ends"
+        assert set(seen.values()) == {0o600}
+
+    async def test_an_empty_folder_becomes_private(self, opened: Opened) -> None:
+        opened.folder = opened.folder / "data"
+        opened.folder.mkdir(parents=True)
+        opened.folder.chmod(0o755)
+        await opened()
+        assert modes(opened.folder)["data"] == 0o700

@@ -21,7 +21,7 @@ from pushlane_storage.sqlite.restore import restore
 from pushlane_storage.sqlite.restored_epoch import BURST, INTERVAL_S, LAST, restored_epoch
 from pushlane_storage.sqlite.store import SqliteStore
 from tests.storage.samples import START, claimed, messages
-from tests.storage.sqlite.tools import Opened
+from tests.storage.sqlite.tools import Opened, modes
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -44,6 +44,29 @@ def place(folder: Path) -> Path:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def restore_openly(backup: Path, place: Path, there: bool) -> None:
+    """Where the process closes nothing by itself."""
+    if there:
+        place.mkdir()
+        place.chmod(0o755)
+    before = os.umask(0)
+    try:
+        restore(backup, place)
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("there", [False, True])
+async def test_what_is_restored_is_its_owners_alone(
+    opened: Opened, made: Manifest, place: Path, there: bool
+) -> None:
+    restore_openly(opened.backup, place, there)
+    assert modes(place) == {"again": 0o700, "lock": 0o600, "pushlane.db": 0o600}
+    backed_up = modes(opened.backup)
+    assert backed_up.pop(opened.backup.name) == 0o700
+    assert set(backed_up.values()) == {0o600}
 
 
 class TestTheEpoch:

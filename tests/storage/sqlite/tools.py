@@ -1,6 +1,7 @@
 """Short ways to open, fill, look into and harm an embedded store."""
 
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -88,6 +89,12 @@ class Child:
     def wait(self) -> tuple[int, str]:
         said, _ = self.process.communicate(timeout=30)
         return self.process.returncode, said
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """Who may use a folder and the files in it."""
+    found = [folder, *folder.iterdir()]
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in found}
 
 
 async def fill(owner: Owner, buckets: int, segments: int, count: int = 50) -> None:

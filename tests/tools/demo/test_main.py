@@ -179,7 +179,7 @@ def test_a_port_that_is_taken_is_named(demo: Running, which: str) -> None:
     ("options", "code", "text"),
     [
         (["--help"], 0, "usage: make demo"),
-        (["--port", "70000"], 2, "70000 is no port"),
+        (["--port", "70000"], 2, "70000 is not a port"),
         (["--port", "x"], 2, "invalid _port value: 'x'"),
     ],
 )

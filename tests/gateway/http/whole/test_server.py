@@ -25,7 +25,7 @@ async def serving(data: Path | None = None, *settings: str) -> AsyncIterator[Ser
     with trio.fail_after(PATIENCE):
         async with open_server(configuration) as server:
             yield server
-            assert server.http.polls.total() == 0
+            assert server.http.admission.taken()["polls"] == 0
 
 
 @asynccontextmanager
@@ -164,7 +164,7 @@ async def test_settings_reach_the_api() -> None:
     async with serving(None, "http.polls=1") as server, connected(server) as client:
         async with connected(server) as other:
             await other.send(request("POST", RECEIVE, {}))
-            await until(lambda: server.http.polls.total() == 1)
+            await until(lambda: server.http.admission.taken()["polls"] == 1)
             answer = await ask(client, "POST", RECEIVE, {})
             assert (answer.status, answer.error["code"]) == (429, "throttled")
-        await until(lambda: not server.http.polls)
+        await until(lambda: not server.http.admission.taken()["polls"])

@@ -1,0 +1,1 @@
+"""Attacks on a real server process, in a short form: each stays within its figure."""

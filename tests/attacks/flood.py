@@ -1,0 +1,84 @@
+"""A program that floods a server: `python -m tests.attacks.flood URL KIND CONNECTIONS BYTES_A_S`.
+
+It says `flooding` when all connections are there, and goes on until it is killed. What the server
+closes comes back after a moment, as an attacker would.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+
+from tests.attacks import raw
+
+CHUNK = 64 * 1024
+AWAY_S = 0.5
+
+_held = b",".join(b'"p.%d"' % number for number in range(1, 400_000))
+_huge = b'{"op":"hello","token":"x","resume":{"session":"s","held":{"1":[%b]}}}' % _held[:3_900_000]
+
+HELLO = raw.frame(raw.TEXT, raw.HELLO)
+KINDS: dict[str, tuple[list[bytes], bytes]] = {
+    "pings": ([HELLO], raw.frame(raw.PING) * (CHUNK // 6)),
+    "pings before hello": ([], raw.frame(raw.PING) * (CHUNK // 6)),
+    "continuations": (
+        [HELLO, raw.frame(raw.TEXT, fin=False)],
+        raw.frame(raw.CONTINUATION, fin=False) * (CHUNK // 6),
+    ),
+    "tiny fragments": (
+        [HELLO, raw.frame(raw.TEXT, b"x", fin=False)],
+        raw.frame(raw.CONTINUATION, b"x", fin=False) * (CHUNK // 7),
+    ),
+    "empty messages": ([], raw.frame(raw.TEXT) * (CHUNK // 6)),
+    "hellos": ([], raw.frame(raw.TEXT, _huge)),
+}
+"""What opens a connection, and what is sent again and again."""
+
+
+class Attacker:
+    def __init__(self, url: str, kind: str) -> None:
+        self._url = url
+        self._first, self._chunk = KINDS[kind]
+        self._sock: socket.socket | None = None
+        self._back_at = 0.0
+        self._left = b""
+
+    def open(self) -> None:
+        self._sock = raw.websocket(self._url, *self._first)
+        self._sock.setblocking(False)
+        self._left = self._chunk
+
+    def push(self) -> int:
+        """Send what goes; how many bytes that was."""
+        if self._sock is None:
+            if time.monotonic() >= self._back_at:
+                self.open()
+            return 0
+        try:
+            sent = self._sock.send(self._left[:CHUNK])
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._sock.close()
+            self._sock, self._back_at = None, time.monotonic() + AWAY_S
+            return 0
+        self._left = self._left[sent:] or self._chunk
+        return sent
+
+
+def main(url: str, kind: str, connections: int, rate: int) -> None:
+    attackers = [Attacker(url, kind) for _ in range(connections)]
+    for attacker in attackers:
+        attacker.open()
+    print("flooding", flush=True)
+    since, sent = time.monotonic(), 0
+    while True:
+        for attacker in attackers:
+            sent += attacker.push()
+        ahead = since + sent / rate - time.monotonic()
+        time.sleep(max(0.002, ahead))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

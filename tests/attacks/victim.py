@@ -1,0 +1,72 @@
+"""The server that is attacked: how much memory it has, and how it treats a neighbour."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.attacks import raw
+from tests.gateway.process import Process
+
+MIB = 1024 * 1024
+
+
+class Memory:
+    """What the server's process has grown by since this was made."""
+
+    def __init__(self, process: Process) -> None:
+        self._path = Path(f"/proc/{process.popen.pid}/status")
+        self._before = self._kib("VmRSS")
+
+    def grown(self) -> float:
+        """In MiB, now."""
+        return (self._kib("VmRSS") - self._before) / 1024
+
+    def peak(self) -> float:
+        """In MiB, at the worst moment of the process."""
+        return (self._kib("VmHWM") - self._before) / 1024
+
+    def falls_below(self, most: float, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while self.grown() >= most:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _kib(self, name: str) -> int:
+        for line in self._path.read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1])
+        raise AssertionError(f"no {name}")
+
+
+class Neighbour:
+    """A client with nothing special: it publishes, and waits for the answer each time."""
+
+    def __init__(self, url: str) -> None:
+        self._sock = raw.websocket(url, raw.frame(raw.TEXT, raw.HELLO))
+        assert b"welcome" in raw.hear(self._sock)
+        self._id = 0
+
+    def publish(self) -> float:
+        """How long it took, in seconds."""
+        self._id += 1
+        text = b'{"op":"publish","id":%d,"to":"neighbour","messages":[{"body":1}]}' % self._id
+        since = time.perf_counter()
+        self._sock.sendall(raw.frame(raw.TEXT, text))
+        while b'"published"' not in raw.hear(self._sock):
+            pass
+        return time.perf_counter() - since
+
+    def p99(self, count: int = 100, pause: float = 0.002) -> float:
+        """In seconds, of so many publishes."""
+        self.publish()
+        times = []
+        for _ in range(count):
+            times.append(self.publish())
+            time.sleep(pause)
+        return sorted(times)[int(count * 0.99) - 1]
+
+    def close(self) -> None:
+        self._sock.close()

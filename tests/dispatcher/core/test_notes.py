@@ -1,0 +1,296 @@
+"""A producer's last numbers are known whatever becomes of their buckets, also to the next owner."""
+
+import pytest
+
+from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS, Bounds
+from pushlane_dispatcher.core.effects import PublishTicket, Transfer, WriteNote
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig
+from pushlane_storage.settlement import BucketState, fold
+from tests.dispatcher.core.harness import LANE, Rig
+
+MINUTE = 60_000
+PLACE = tuple[int, int]
+
+
+def publish(rig: Rig, number: int, producer: str = "p") -> PublishTicket:
+    return rig.send([Message(b"x", rig.wall, producer=producer, producer_seq=number)])
+
+
+def settle(rig: Rig) -> None:
+    (consumer,) = rig.consumers.values()
+    consumer.ack(*consumer.numbers)
+    consumer.take()
+
+
+def slowly(rig: Rig, *numbers: int, every_ms: int = 7 * MINUTE) -> dict[int, PLACE]:
+    """Published and acked one by one, with pauses in which the buckets before are dropped."""
+    rig.subscribe()
+    places = {}
+    for number in numbers:
+        ticket = publish(rig, number)
+        places[number] = (LANE, ticket.seqs[0])
+        settle(rig)
+        rig.wait(every_ms)
+    return places
+
+
+def places_of(rig: Rig, *numbers: int) -> dict[int, PLACE | None]:
+    return {number: publish(rig, number).duplicates[0] for number in numbers}
+
+
+@pytest.mark.parametrize("window", [300_000, 1_000])
+@pytest.mark.parametrize("crashes", [1, 3])
+def test_a_number_whose_bucket_was_dropped_is_a_duplicate_with_its_id(
+    window: int, crashes: int
+) -> None:
+    rig = Rig(QueueConfig(dedup_window_ms=window))
+    places = slowly(rig, *range(1, 12))
+    assert len(rig.drops) >= 5
+    for _ in range(crashes):
+        assert places_of(rig, *places) == places
+        rig.crash()
+        rig.wait(window)
+    assert places_of(rig, *places) == places
+    assert rig.stats.stored == 0
+
+
+def test_a_number_between_that_was_never_there_is_new() -> None:
+    rig = Rig()
+    slowly(rig, 1, 2, 4, 5, 6)
+    assert rig.drops
+    rig.crash()
+    assert publish(rig, 3).duplicates == {}
+    assert 0 in publish(rig, 4).duplicates
+
+
+def test_what_is_older_than_the_newest_is_a_duplicate_without_an_id_for_the_next_owner() -> None:
+    rig = Rig(bounds=Bounds(producer_seqs=4))
+    places = slowly(rig, *range(1, 12))
+    rig.crash()
+    assert places_of(rig, 1, 4) == {1: None, 4: None}
+    assert places_of(rig, 8, 11) == {8: places[8], 11: places[11]}
+
+
+def test_a_busy_producer_needs_no_note() -> None:
+    rig = Rig(bounds=Bounds(producer_seqs=4, bucket_messages=4, drained_buckets=99))
+    slowly(rig, *range(1, 40), every_ms=0)
+    rig.wait(299_999)
+    publish(rig, 40)
+    publish(rig, 41)
+    publish(rig, 42)
+    publish(rig, 43)
+    rig.wait(1)
+    assert len(rig.drops) == 9
+    note = rig.tables.read_note(rig.key)
+    assert note is not None
+    assert (note.n, note.kept) == (0, [])
+
+
+def test_a_producer_that_was_silent_for_a_day_is_forgotten() -> None:
+    rig = Rig()
+    slowly(rig, 1, 2)
+    rig.wait(TRANSFER_WINDOW_MS)
+    publish(rig, 1, "other")
+    assert publish(rig, 1).duplicates == {}
+    rig.wait(MINUTE * 20)
+    rig.crash()
+    assert publish(rig, 2).duplicates == {}
+
+
+def test_a_note_of_too_many_producers_knows_that_some_are_missing() -> None:
+    rig = Rig(bounds=Bounds(kept_runs=5))
+    rig.subscribe()
+    for name in "abcdefgh":
+        publish(rig, 1, name)
+        publish(rig, 2, name)
+        settle(rig)
+        rig.wait(10)
+    rig.wait(20 * MINUTE)
+    for name in "abcdefgh":
+        publish(rig, 4, name)
+        settle(rig)
+        rig.wait(10)
+    rig.wait(20 * MINUTE)
+    note = rig.tables.read_note(rig.key)
+    assert note is not None
+    assert not note.whole
+    assert [kept.producer for kept in note.kept] == ["h", "g", "f"]
+    assert [len(kept.runs) for kept in note.kept] == [2, 2, 0]
+    publish(rig, 5, "a")
+    publish(rig, 5, "h")
+    rig.crash()
+    assert publish(rig, 1, "h").duplicates[0] is not None
+    assert publish(rig, 3, "h").duplicates == {}
+    assert publish(rig, 1, "a").duplicates == {0: None}, "below all that is known of it"
+    assert publish(rig, 6, "a").duplicates == {}
+
+
+def test_numbers_that_there_is_no_room_for_are_known_without_their_places() -> None:
+    rig = Rig(bounds=Bounds(kept_runs=2))
+    rig.subscribe()
+    for number in (1, 2, 3):
+        publish(rig, number, "p")
+        publish(rig, number, "q")
+        settle(rig)
+        rig.wait(15 * MINUTE)
+    rig.wait(15 * MINUTE)
+    rig.crash()
+    found = {name: publish(rig, 2, name).duplicates for name in "pq"}
+    assert found == {"p": {0: None}, "q": {0: None}}
+
+
+def test_of_a_bucket_with_too_many_producers_all_are_noted() -> None:
+    rig = Rig(bounds=Bounds(bucket_producers=1))
+    rig.subscribe()
+    for number in (1, 2):
+        for name in "ab":
+            publish(rig, number, name)
+        settle(rig)
+        rig.wait(20 * MINUTE)
+    assert rig.drops
+    rig.crash()
+    assert publish(rig, 1, "a").duplicates[0] is not None
+    assert publish(rig, 1, "b").duplicates[0] is not None
+
+
+def test_notes_are_written_now_and_then() -> None:
+    rig = Rig(QueueConfig(dedup_window_ms=1_000), Bounds(bucket_messages=1, note_ms=30_000))
+    rig.subscribe()
+    for number in range(1, 20):
+        publish(rig, number)
+        settle(rig)
+        rig.wait(5_000)
+    note = rig.tables.read_note(rig.key)
+    assert note is not None
+    assert 2 <= note.n <= 5
+    assert len(rig.drops) >= 12
+
+
+def test_what_is_archived_is_noted_and_not_dropped() -> None:
+    rig = Rig(QueueConfig(archive="parquet"))
+    slowly(rig, *range(1, 12))
+    assert rig.drops == []
+    for bucket in rig.buckets():
+        if bucket.drained and bucket.last_at + 6 * MINUTE < rig.wall:
+            rig.tables.drop_bucket(rig.key, bucket.key)
+    rig.crash()
+    assert 0 in publish(rig, 5).duplicates
+
+
+# When the shard must be open
+
+
+def due(rig: Rig) -> int | None:
+    note = rig.tables.read_note(rig.key)
+    return None if note is None else note.due
+
+
+def test_a_message_that_expires_is_noted_before_it_is_stored() -> None:
+    rig = Rig()
+    rig.hold = {WriteNote}
+    ticket = rig.publish("x", expires_at=rig.wall + 500)
+    assert rig.segments() == []
+    rig.hold = set()
+    rig.finish()
+    assert due(rig) == rig.wall + 500
+    assert rig.published == [ticket]
+    assert len(rig.segments()) == 1
+
+
+def test_the_note_is_written_again_only_for_what_is_due_earlier() -> None:
+    rig = Rig()
+    for ms in (500, 700, 500):
+        rig.publish("x", expires_at=rig.wall + ms)
+    rig.publish("x")
+    note = rig.tables.read_note(rig.key)
+    assert note is not None
+    assert (note.n, note.due) == (0, rig.wall + 500)
+    rig.publish("x", expires_at=rig.wall + 300)
+    assert due(rig) == rig.wall + 300
+
+
+def test_what_is_stored_is_due_when_its_retention_ends() -> None:
+    rig = Rig(QueueConfig(retention_ms=1_000_000))
+    rig.publish("x")
+    assert due(rig) == rig.wall + 1_000_000
+    rig.wait(1_000)
+    rig.publish("x")
+    assert due(rig) == rig.wall - 1_000 + 1_000_000
+
+
+def test_what_is_leaving_is_due_at_once_and_noted_before_it_leaves() -> None:
+    rig = Rig()
+    rig.hold = {WriteNote, Transfer}
+    consumer = rig.subscribe()
+    rig.publish("x")
+    rig.finish(*rig.held(WriteNote))
+    at = rig.wall
+    consumer.nack(1, dead=True)
+    assert all(not state.leaving for state in states(rig))
+    rig.finish(*rig.held(WriteNote))
+    assert due(rig) == at
+    assert any(state.leaving for state in states(rig))
+
+
+def states(rig: Rig) -> list[BucketState]:
+    rows = [rig.tables.settlements(rig.key, bucket.key) for bucket in rig.buckets()]
+    return [fold(found) for found in rows]
+
+
+def part(rig: Rig) -> int | None:
+    rig.shard.part(rig.now)
+    rig.run()
+    return due(rig)
+
+
+def test_a_shard_that_closes_notes_what_is_left() -> None:
+    rig = Rig()
+    consumer = rig.subscribe()
+    rig.publish("x", expires_at=rig.wall + 5_000)
+    rig.publish("y", expires_at=rig.wall + 9_000)
+    consumer.ack(1)
+    assert due(rig) == rig.wall + 5_000
+    assert part(rig) == rig.wall + 9_000
+    consumer.ack(2)
+    rig.wait(20 * MINUTE)
+    assert part(rig) is None
+
+
+def test_a_note_that_is_far_too_early_is_left_alone_until_then() -> None:
+    rig = Rig()
+    consumer = rig.subscribe()
+    rig.publish("x")
+    noted = due(rig)
+    consumer.ack(1)
+    rig.wait(20 * MINUTE)
+    assert part(rig) == noted is not None
+
+
+def test_a_shard_without_a_note_gets_one_when_it_closes() -> None:
+    rig = Rig()
+    rig.publish("x")
+    rig.tables._shards[rig.key].note = None
+    rig.crash()
+    assert part(rig) == rig.wall + rig.config.retention_ms
+
+
+def test_what_leaves_while_the_shard_closes_is_due() -> None:
+    rig = Rig()
+    rig.refusing = True
+    consumer = rig.subscribe()
+    rig.publish("x")
+    consumer.nack(1, dead=True)
+    at = rig.wall
+    rig.wait(5_000)
+    assert part(rig) == rig.wall == at + 5_000
+
+
+def test_a_new_owner_takes_the_note_over() -> None:
+    rig = Rig()
+    rig.publish("x", expires_at=rig.wall + 500)
+    rig.crash()
+    rig.publish("y", expires_at=rig.wall + 600)
+    note = rig.tables.read_note(rig.key)
+    assert note is not None
+    assert note.owner == 1

@@ -1,0 +1,176 @@
+"""A queue's limits are the queue's, however many shards it has."""
+
+from typing import Any, cast
+
+import pytest
+
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.overflow import Use
+from pushlane_dispatcher.shares import Shares, deal, expand, level
+from pushlane_storage.message import Message, size_of
+from pushlane_storage.queue import QueueConfig
+from tests.dispatcher.rig import TENANT, Rig, blocked, message, rig
+
+# The pure part
+
+
+def test_what_is_free_goes_to_who_needs_it_and_the_rest_in_equal_parts() -> None:
+    assert deal(100, [0, 0, 0, 0], [0] * 4, 0, 0) == [25, 25, 25, 25]
+    assert deal(100, [0, 0, 0, 0], [0] * 4, 2, 90) == [3, 3, 92, 2]
+    assert deal(100, [10, 60, 0, 0], [0] * 4, 1, 30) == [10, 90, 0, 0]
+
+
+def test_who_can_let_nothing_go_keeps_it() -> None:
+    used = [50, 45, 0]
+    assert deal(100, used, used, 2, 10) == [50, 45, 5]
+    assert deal(60, used, used, 2, 10) == used, "more than the limit: nobody gets anything"
+
+
+def test_who_holds_the_most_makes_room() -> None:
+    assert deal(100, [50, 50, 0], [0, 0, 0], 2, 1) == [49, 50, 1]
+    assert deal(10, [50, 50, 4], [0, 0, 0], 0, 0) == [3, 4, 3]
+    assert deal(100, [90, 10], [90, 0], 1, 5) == [90, 10]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 7, 100])
+@pytest.mark.parametrize("used", [[0], [3, 4], [40, 0, 60], [100, 100], [5] * 9])
+def test_shares_never_add_up_to_more_than_the_limit(limit: int, used: list[int]) -> None:
+    for shard in range(len(used)):
+        for needed in (0, 1, 50):
+            shares = deal(limit, used, [0] * len(used), shard, needed)
+            assert sum(shares) <= limit
+            assert min(shares) >= 0
+            kept = deal(limit, used, used, shard, needed)
+            assert sum(kept) <= max(limit, sum(used))
+    assert sum(level(limit, used, [0] * len(used))) == min(limit, sum(used))
+
+
+def test_the_limit_doubles_at_eighty_percent_up_to_the_quota() -> None:
+    assert expand(10, 8, 10, 35) == 10
+    assert expand(10, 9, 10, 35) == 20
+    assert expand(20, 29, 10, 35) == 35
+    assert expand(0, 1, 0, 35) == 2
+
+
+def test_it_shrinks_again() -> None:
+    assert expand(160, 1, 10, 1_000) == 10
+    assert expand(160, 32, 10, 1_000) == 160
+
+
+def test_a_quota_below_the_limit_does_not_lower_it() -> None:
+    assert expand(10, 11, 10, 5) == 10
+
+
+class Holder:
+    """A shard that holds so much, and keeps to its share."""
+
+    def __init__(self, messages: int) -> None:
+        self.messages = messages
+        self.share = 0
+
+    @property
+    def use(self) -> Use:
+        return Use(self.messages, 0, self.messages, 0)
+
+    def allot(self, messages: int, size: int | None) -> None:
+        self.share = messages
+
+
+def test_what_goes_from_a_queue_above_its_limit_makes_no_room() -> None:
+    holders = [Holder(10), Holder(10)]
+    shares = Shares(cast(Any, holders), QueueConfig(shards=2, max_messages=30), 0)
+    shares.configure(QueueConfig(shards=2, max_messages=5))
+    assert [holder.share for holder in holders] == [10, 10], "what is stored stays"
+    holders[0].messages = 4
+    shares.before(0, [Message(b"x", 0)])
+    assert holders[0].share == 4, "14 are more than 5"
+    holders[0].messages = holders[1].messages = 2
+    shares.before(0, [Message(b"x", 0)])
+    assert holders[0].share == 3
+
+
+# In a queue
+
+
+async def publish(r: Rig, count: int, key: str | None = None) -> int:
+    """How many were taken."""
+    taken = 0
+    for _ in range(count):
+        publication = await r.queue.publish([message(key=key)])
+        taken += not publication.failed
+    return taken
+
+
+async def test_four_shards_with_a_limit_of_a_hundred_store_a_hundred() -> None:
+    async with rig(shards=4, max_messages=100) as r:
+        for n in range(150):
+            await r.queue.publish([message(key=f"k{n}")])
+        assert r.queue.stats().stored == 100
+
+
+async def test_a_burst_is_refused_only_when_the_queue_is_full() -> None:
+    async with rig(shards=4, max_messages=100) as r:
+        publication = await r.queue.publish([message(key=f"k{n}") for n in range(150)])
+        assert (len(publication.failed), r.queue.stats().stored) == (50, 100)
+
+
+async def test_one_shard_may_have_it_all() -> None:
+    async with rig(shards=4, max_messages=100) as r:
+        assert await publish(r, 120, key="same") == 100
+
+
+async def test_what_is_acked_elsewhere_makes_room_here() -> None:
+    async with rig(shards=4, max_messages=20) as r:
+        assert await publish(r, 30, key="same") == 20
+        assert await publish(r, 1, key="other") == 0
+        await r.dispatcher.purge(TENANT, "q")
+        assert await publish(r, 30, key="other") == 20
+
+
+async def test_bytes_are_the_queues_too() -> None:
+    size = size_of(message(b"x" * 100, key="k1"))
+    async with rig(shards=4, max_bytes=50 * size) as r:
+        for n in range(90):
+            await r.queue.publish([message(b"x" * 100, key=f"k{n % 10}")])
+        assert r.queue.stats().stored == 50
+
+
+async def test_an_empty_shard_takes_messages_though_others_fill_the_queue() -> None:
+    async with rig(shards=4, max_messages=20, overflow="drop_oldest") as r:
+        taken = 0
+        for n in range(60):
+            publication = await r.queue.publish([message(b"%d" % n)])
+            taken += not publication.failed
+        assert taken == 60
+        for n in range(40):
+            assert not (await r.queue.publish([message(key=f"k{n}")])).failed
+        await blocked()
+        assert r.queue.stats().stored == 20
+
+
+async def test_a_repeat_drops_nothing() -> None:
+    async with rig(shards=4, max_messages=8, overflow="drop_oldest") as r:
+        await r.queue.publish([message(dedup=f"d{n}") for n in range(8)])
+        await r.queue.publish([message(dedup=f"d{n}") for n in range(8)])
+        await blocked()
+        assert (r.queue.stats().stored, r.queue.stats().dropped) == (8, 0)
+
+
+async def test_a_limit_may_expand_and_be_changed() -> None:
+    bounds = Bounds(max_limit=35)
+    async with rig(shards=2, max_messages=10, auto_expand=True, bounds=bounds) as r:
+        assert await publish(r, 50) == 35
+        row = await r.dispatcher.get(TENANT, "q")
+        config = type(row.config)(shards=2, max_messages=40)
+        await r.dispatcher.update(TENANT, "q", config)
+        assert await publish(r, 50) == 5
+
+
+async def test_a_lowered_limit_takes_effect_at_once_where_the_oldest_may_go() -> None:
+    async with rig(shards=3, max_messages=90, overflow="drop_oldest") as r:
+        await r.queue.publish([message(key=f"k{n}") for n in range(90)])
+        row = await r.dispatcher.get(TENANT, "q")
+        config = type(row.config)(shards=3, max_messages=30, overflow="drop_oldest")
+        await r.dispatcher.update(TENANT, "q", config)
+        await blocked()
+        assert r.queue.stats().stored == 30

@@ -1,0 +1,303 @@
+"""Two servers on one keyspace: who may change, delete and serve a queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from pushlane.wire.errors import NotFound, Unavailable
+from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.stop import Stop
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.cassandra.ring import Change
+from pushlane_storage.cassandra.store import CassandraStore
+from pushlane_storage.cassandra.tables import QUEUES
+from pushlane_storage.queue import QueueConfig
+from pushlane_storage.slot import slot_of
+from tests.dispatcher.rig import TENANT, Consumer, message, mock_clock
+from tests.storage.cassandra.model_ring import ModelRing, Tables
+
+CONFIG = QueueConfig(shards=3)
+
+
+class Server:
+    def __init__(self, dispatcher: Dispatcher, store: CassandraStore) -> None:
+        self.dispatcher = dispatcher
+        self.store = store
+
+    async def publish(self, *bodies: bytes) -> bool:
+        """Whether all of them were confirmed."""
+        messages = [message(body) for body in bodies]
+        try:
+            return not (await self.dispatcher.publish(TENANT, "q", messages, create=True)).failed
+        except Unavailable:
+            return False
+
+    def freeze(self) -> None:
+        """Its heart stands still: for others it may be dead."""
+        self.store.membership.node.beating = False
+
+
+@asynccontextmanager
+async def server(
+    tables: Tables, name: str, settings: Settings | None = None
+) -> AsyncIterator[Server]:
+    store = await CassandraStore.over(ModelRing(tables), Limits())
+    async with open_dispatcher(
+        store, clock=mock_clock(), owner=name, settings=settings
+    ) as dispatcher:
+        yield Server(dispatcher, store)
+    await store.close()
+
+
+@pytest.fixture
+async def tables() -> Tables:
+    return Tables()
+
+
+@pytest.fixture
+async def a(tables: Tables) -> AsyncIterator[Server]:
+    async with server(tables, "alpha") as found:
+        yield found
+
+
+@pytest.fixture
+async def b(tables: Tables) -> AsyncIterator[Server]:
+    async with server(tables, "beta") as found:
+        yield found
+
+
+async def test_a_queue_that_another_server_has_is_neither_deleted_nor_changed(
+    a: Server, b: Server
+) -> None:
+    await a.dispatcher.create(TENANT, "q", CONFIG)
+    assert await a.publish(b"1", b"2", b"3")
+    for refused in (
+        b.dispatcher.delete(TENANT, "q"),
+        b.dispatcher.update(TENANT, "q", CONFIG),
+        b.dispatcher.open(TENANT, "q"),
+    ):
+        with pytest.raises(Unavailable, match="in use by server alpha"):
+            await refused
+    assert await a.publish(b"4"), "it is none the worse for it"
+    assert (await a.dispatcher.stats(TENANT, "q")).stored == 4
+    await a.dispatcher.update(TENANT, "q", QueueConfig(shards=3, lease_ms=5_000))
+    await a.dispatcher.delete(TENANT, "q")
+    with pytest.raises(NotFound):
+        await b.dispatcher.open(TENANT, "q")
+    assert await b.publish(b"1"), "what was needed for that was given back"
+
+
+async def test_a_server_that_was_frozen_confirms_nothing_for_a_queue_that_was_deleted(
+    a: Server, b: Server
+) -> None:
+    await a.dispatcher.create(TENANT, "q", CONFIG)
+    assert await a.publish(b"1", b"2", b"3")
+    a.freeze()
+    await b.dispatcher.delete(TENANT, "q")
+    assert not await a.publish(b"4")
+    row = await b.dispatcher.create(TENANT, "q")
+    assert await b.publish(b"5")
+    # By now it is another process, and the new queue is the other server's.
+    assert not await a.publish(b"6")
+    await b.dispatcher.aclose()
+    await b.store.close()
+    assert await a.publish(b"7")
+    queue = await a.dispatcher.open(TENANT, "q")
+    assert queue.row.id == row.id
+    assert sorted(await Consumer(queue.runners[0]).got(2)) == [b"5", b"7"]
+
+
+async def test_a_row_that_is_another_queue_s_by_now_stops_what_is_open(
+    a: Server, tables: Tables
+) -> None:
+    """Nobody may do that; somebody who edits rows by hand may all the same."""
+    queue = await a.dispatcher.open(TENANT, "q", create=True)
+    consumer = Consumer(queue.runners[0])
+    change = Change(QUEUES, (TENANT, "q"), {"id": queue.row.id}, {"id": "another"})
+    assert await ModelRing(tables).change(change)
+    with trio.fail_after(Settings().row_ms / 1000 + 0.1):
+        await consumer.until(lambda: consumer.end is not None)
+    assert consumer.end == ("not_found", Stop.DELETED.value)
+    assert (await a.dispatcher.open(TENANT, "q")).row.id == "another"
+
+
+async def test_a_row_that_was_changed_elsewhere_is_taken_up(a: Server, b: Server) -> None:
+    queue = await a.dispatcher.open(TENANT, "q", create=True)
+    row = await b.store.update_queue(queue.row, QueueConfig(lease_ms=5_000))
+    await trio.sleep(Settings().row_ms / 1000 + 0.1)
+    assert queue.running
+    assert queue.row == row
+    assert queue.runners[0]._shard.config.lease_ms == 5_000
+
+
+async def test_rows_of_many_queues_are_compared_in_turn(tables: Tables) -> None:
+    settings = Settings(row_reads=2)
+    async with server(tables, "alpha", settings) as a:
+        for number in range(5):
+            await a.dispatcher.open(TENANT, f"q{number}", create=True)
+        await trio.sleep(0.1)
+        ring = a.store._ring
+        assert isinstance(ring, ModelRing)
+        read: list[object] = []
+        for _ in range(3):
+            ring.ranges.clear()
+            await trio.sleep(settings.row_ms / 1000)
+            rows = [range.partition for range in ring.ranges if range.table is QUEUES]
+            assert len(rows) <= settings.row_reads
+            read += rows
+        assert len(read) == 5
+
+
+async def test_a_deletion_that_was_cut_is_finished_through_another_server(
+    a: Server, b: Server
+) -> None:
+    row = await a.dispatcher.create(TENANT, "q", CONFIG)
+    assert await a.publish(b"1", b"2", b"3")
+    await a.store.mark_deleting(row)
+    assert not await b.publish(b"4"), "its owner is alive"
+    a.freeze()
+    await trio.sleep(Limits().alive_ms / 1000)  # it was seen alive just now
+    assert await b.publish(b"5")
+    assert (await b.dispatcher.get(TENANT, "q")).id != row.id
+
+
+# Looking, and giving back
+
+
+async def look(server: Server, ids: list[str]) -> list[object]:
+    """Everything that can be asked."""
+    dispatcher = server.dispatcher
+    page = await dispatcher.peek(TENANT, "q", 10)
+    assert await dispatcher.consumers(TENANT, "q") == []
+    assert await dispatcher.usage(TENANT, 0, 1, 1, "q", 1_000) == []
+    return [
+        await dispatcher.stats(TENANT, "q"),
+        sorted(page.id(found) for found in page.messages),
+        [(await dispatcher.message(TENANT, "q", id))[0].body for id in ids],
+        {(await dispatcher.explain(TENANT, "q", id)).state for id in ids},
+    ]
+
+
+async def test_who_only_looks_takes_nothing(a: Server, b: Server) -> None:
+    await a.dispatcher.create(TENANT, "q", CONFIG)
+    bodies = [b"%d" % number for number in range(6)]
+    messages = [message(body) for body in bodies]
+    published = await a.dispatcher.publish(TENANT, "q", messages)
+    ids = [id for id in published.ids if id is not None]
+    seen = await look(b, ids)
+    stats = await a.dispatcher.stats(TENANT, "q")
+    assert seen == [stats, sorted(ids), bodies, {"ready"}]
+    assert b.store.stats().slots == 0
+    assert await a.publish(b"7"), "its owner goes on"
+    await a.dispatcher.aclose()
+    await a.store.close()
+    assert (await b.dispatcher.stats(TENANT, "q")).stored == 7, "nobody owns it"
+    assert b.store.stats().slots == 0
+
+
+async def test_a_server_gives_back_what_is_idle(a: Server, b: Server) -> None:
+    await a.dispatcher.create(TENANT, "q", CONFIG)
+    assert await a.publish(b"1", b"2", b"3")
+    assert a.store.stats().slots > 0
+    assert not await b.publish(b"4")
+    for _ in range(25):  # who looks now and then keeps nothing open
+        await trio.sleep(Settings().shared_idle_ms / 10_000)
+        await a.dispatcher.stats(TENANT, "q")
+    assert (a.store.stats().slots, a.dispatcher.open_shards) == (0, 0)
+    assert await b.publish(b"4")
+    assert (await b.dispatcher.stats(TENANT, "q")).stored == 4
+
+
+async def test_a_queue_with_a_consumer_is_not_idle(a: Server, b: Server) -> None:
+    queue = await a.dispatcher.open(TENANT, "q", create=True)
+    consumer = Consumer(queue.runners[0])
+    await trio.sleep(Settings().shared_idle_ms / 1000 * 3)
+    assert not await b.publish(b"1")
+    assert await a.publish(b"1")
+    assert await consumer.got(1)
+
+
+async def test_one_of_two_servers_gets_all_shards(a: Server, b: Server) -> None:
+    """Both want them at the same time, again and again."""
+    await a.dispatcher.create(TENANT, "q", QueueConfig(shards=8))
+    done: list[Server] = []
+
+    async def insist(server: Server) -> None:
+        while not done:
+            if await server.publish(b"1"):
+                done.append(server)
+            await trio.sleep(0.1)
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            for server in (a, b):
+                nursery.start_soon(insist, server)
+    assert len(done) == 1
+
+
+async def test_who_can_not_have_all_shards_keeps_none(a: Server, b: Server) -> None:
+    row = await a.dispatcher.create(TENANT, "q", QueueConfig(shards=4))
+    last = slot_of(ShardKey(row.id, 3))
+    await b.store.claim(last, "beta")
+    with pytest.raises(Unavailable, match="in use by server beta"):
+        await a.dispatcher.open(TENANT, "q")
+    assert (a.store.stats().slots, a.dispatcher.open_shards) == (0, 0)
+    await b.store.release(last)
+    assert await a.publish(b"1")
+
+
+async def test_dead_letters_arrive_though_another_server_has_looked_for_them(
+    a: Server, b: Server
+) -> None:
+    queue = await a.dispatcher.open(TENANT, "q", create=True)
+    consumer = Consumer(queue.runners[0])
+    assert await a.publish(b"1")
+    await consumer.got(1)
+    await b.dispatcher.ensure(TENANT, "q.dead", QueueConfig(dead_letter=""))
+    assert (await b.dispatcher.stats(TENANT, "q.dead")).stored == 0
+    await consumer.nack(dead=True)
+    await trio.sleep(0.1)
+    assert (await b.dispatcher.stats(TENANT, "q.dead")).stored == 1
+    assert queue.stats().leaving == 0
+
+
+async def test_messages_that_can_not_leave_keep_no_other_server_out(a: Server, b: Server) -> None:
+    """Their queue is the other server's, and that one needs theirs: nobody may hold on to it."""
+    queue = await a.dispatcher.open(TENANT, "q", create=True)
+    consumer = Consumer(queue.runners[0])
+    assert await a.publish(b"1", b"2")
+    await consumer.got(2)
+    await b.dispatcher.ensure(TENANT, "q.dead", QueueConfig(dead_letter=""))
+    letters = Consumer((await b.dispatcher.open(TENANT, "q.dead")).runners[0])
+    await consumer.nack(dead=True)
+    with trio.fail_after(60):
+        while queue.stats().stuck < 2:  # noqa: ASYNC110
+            await trio.sleep(1)
+    queue.runners[0].end(consumer.sub)
+    await trio.sleep(Settings().shared_idle_ms / 1000 * 3)
+    assert await b.publish(b"3")
+    assert await letters.got(2) == [b"1", b"2"]
+
+
+async def test_a_store_that_fails_while_rows_are_compared_ends_nothing(
+    a: Server, b: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = await a.dispatcher.open(TENANT, "q", create=True)
+    await b.store.update_queue(queue.row, QueueConfig(max_messages=7))
+
+    async def fail(*_: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise Unavailable("the store could not answer", retry_ms=1_000)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(a.dispatcher._queues, "get", fail)
+        await trio.sleep(Settings().row_ms / 1000 * 3)
+    await trio.sleep(Settings().row_ms / 1000 * 3)
+    assert queue.running
+    assert queue.row.config.max_messages == 7

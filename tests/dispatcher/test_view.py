@@ -1,0 +1,185 @@
+"""A queue that nobody has open, looked at: the same as its next owner would say."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from pushlane.wire.errors import NotFound, Unavailable
+from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.explain import Explanation
+from pushlane_dispatcher.dispatcher import Dispatcher
+from pushlane_dispatcher.settings import Settings
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import StoreUnknown
+from pushlane_storage.queue import QueueConfig
+from tests.dispatcher.rig import (
+    START,
+    TENANT,
+    Call,
+    Consumer,
+    ScriptedStore,
+    dispatching,
+    fail,
+    memory_store,
+    message,
+    rig,
+)
+
+BOUNDS = Bounds(bucket_messages=4, segment_messages=2)
+HOUR = 3_600_000
+
+
+async def fill(dispatcher: Dispatcher) -> list[str]:
+    """A queue of two shards with everything in it; ids in the order of what was published."""
+    await dispatcher.create(
+        TENANT, "q", QueueConfig(shards=2, backoff_base_ms=HOUR, backoff_max_ms=HOUR)
+    )
+    queue = await dispatcher.open(TENANT, "q")
+    ids: list[str] = []
+    for number in range(30):
+        at = START + HOUR if number % 5 == 4 else 0
+        lanes = [7 if number % 3 == 0 else 4]
+        key = None if at or lanes == [7] else f"k{number}"
+        messages = [message(b"%d" % number, not_before=at, key=key)]
+        publication = await queue.publish(messages, lanes)
+        assert publication.ids[0] is not None
+        ids.append(publication.ids[0])
+        await trio.sleep(0.01)
+    for runner in queue.runners:
+        consumer = Consumer(runner, credit=5)
+        await consumer.got(5)
+        await consumer.ack(*consumer.runs[:1])
+        await consumer.nack(*consumer.runs[1:2], error="oops")
+        runner.end(consumer.sub)
+    await trio.sleep(1)
+    return ids
+
+
+async def described(dispatcher: Dispatcher, ids: list[str]) -> list[object]:
+    pages = []
+    after: str | None = ""
+    while after is not None:
+        page = await dispatcher.peek(TENANT, "q", 7, after)
+        pages += [(page.id(found), found.attempts, found.message) for found in page.messages]
+        after = page.after(len(page.messages))
+    found: list[object] = []
+    for id in ids:
+        try:
+            found.append(await dispatcher.message(TENANT, "q", id))
+        except NotFound:
+            found.append(None)
+    return [pages, found, await dispatcher.consumers(TENANT, "q")]
+
+
+async def test_it_says_what_its_next_owner_says() -> None:
+    store = memory_store()
+    async with dispatching(store, bounds=BOUNDS) as dispatcher:
+        ids = await fill(dispatcher)
+    async with dispatching(store, bounds=BOUNDS) as dispatcher:
+        seen = await described(dispatcher, ids)
+        stats = await dispatcher.stats(TENANT, "q")
+        states = [(await dispatcher.explain(TENANT, "q", id)).state for id in ids]
+        assert dispatcher.open_shards == 0
+        await dispatcher.open(TENANT, "q")
+        await trio.sleep(1)
+        assert await described(dispatcher, ids) == seen
+        assert await dispatcher.stats(TENANT, "q") == stats
+        assert stats.delayed == 6
+        assert stats.retrying == 4
+        assert stats.oldest_at is not None
+        assert [(await dispatcher.explain(TENANT, "q", id)).state for id in ids] == states
+        assert set(states) == {"acked", "delayed", "ready", "retrying"}
+
+
+async def test_what_waits_says_so() -> None:
+    store = memory_store()
+    async with rig(store) as r:
+        at = START + HOUR
+        published = await r.queue.publish([message(), message(not_before=at), message()])
+        ready, delayed, _ = published.ids
+        assert ready is not None
+        assert delayed is not None
+    async with dispatching(store) as dispatcher:
+        found = await dispatcher.explain(TENANT, "q", delayed)
+        assert found == Explanation("delayed", "its time has not come", until=at)
+        found = await dispatcher.explain(TENANT, "q", ready)
+        assert found == Explanation("ready", "no consumer on this server")
+        with pytest.raises(NotFound):
+            await dispatcher.explain(TENANT, "q", ready.replace(ready[:4], "0000"))
+        await dispatcher.purge(TENANT, "q")
+    async with dispatching(store) as dispatcher:
+        assert (await dispatcher.explain(TENANT, "q", ready)).state == "purged"
+        stats = await dispatcher.stats(TENANT, "q")
+        assert (stats.stored, stats.ready, stats.oldest_at) == (0, 0, None)
+
+
+async def test_a_message_whose_body_is_gone_is_ready_all_the_same() -> None:
+    store = ScriptedStore()
+    async with rig(store) as r:
+        published = await r.queue.publish([message()])
+        [id] = published.ids
+        assert id is not None
+
+    async def nothing(_: Call) -> object:
+        await trio.lowlevel.checkpoint()
+        return {}
+
+    async with dispatching(ScriptedStore(store.tables)) as dispatcher:
+        dispatcher._tools.store.script.add("messages", nothing)  # type: ignore[attr-defined]
+        assert (await dispatcher.explain(TENANT, "q", id)).state == "ready"
+
+
+async def test_a_bucket_that_is_dropped_while_one_reads_is_not_there() -> None:
+    store = ScriptedStore()
+    async with rig(store, bounds=BOUNDS) as r:
+        consumer = r.consumer(acking=True)
+        await r.publish(*[b"%d" % number for number in range(4)])
+        await consumer.got(4)
+        row = r.queue.row
+    [bucket] = store.tables.buckets(ShardKey(row.id, 0))
+    other = ScriptedStore(store.tables)
+
+    async def dropped(call: Call) -> object:
+        found = await call()
+        store.tables.drop_bucket(ShardKey(row.id, 0), bucket.key)
+        return found
+
+    other.script.add("buckets", dropped)
+    async with dispatching(other) as dispatcher:
+        assert (await dispatcher.stats(TENANT, "q")).stored == 0
+
+
+async def test_a_store_that_does_not_answer_is_unavailable() -> None:
+    store = ScriptedStore()
+    async with rig(store):
+        pass
+    async with dispatching(ScriptedStore(store.tables)) as dispatcher:
+        dispatcher._tools.store.script.add("buckets", fail(StoreUnknown("?")))  # type: ignore[attr-defined]
+        with pytest.raises(Unavailable):
+            await dispatcher.stats(TENANT, "q")
+        assert (await dispatcher.stats(TENANT, "q")).stored == 0
+
+
+async def test_few_are_looked_at_at_once() -> None:
+    store = ScriptedStore()
+    async with dispatching(store) as dispatcher:
+        for number in range(6):
+            await dispatcher.create(TENANT, f"q{number}")
+    slow = ScriptedStore(store.tables)
+    under_way = most = 0
+
+    async def slowly(call: Call) -> object:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await trio.sleep(0.1)
+        under_way -= 1
+        return await call()
+
+    slow.script.always["seals"] = slowly
+    async with dispatching(slow, settings=Settings(views=2)) as dispatcher:
+        async with trio.open_nursery() as nursery:
+            for number in range(6):
+                nursery.start_soon(dispatcher.stats, TENANT, f"q{number}")
+        assert most == 2

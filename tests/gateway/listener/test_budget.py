@@ -1,0 +1,52 @@
+"""The budget of those whom nobody knows: the one that keeps the most goes."""
+
+from __future__ import annotations
+
+from pushlane_gateway.listener.budget import FELL_BYTES, Budget
+from pushlane_gateway.listener.trim import find_trim
+
+
+class One:
+    def __init__(self) -> None:
+        self.cuts = 0
+
+    def cut(self) -> None:
+        self.cuts += 1
+
+
+def test_what_is_held_is_counted_and_given_back() -> None:
+    budget, one, other = Budget(100), One(), One()
+    budget.hold(one, 30)
+    budget.hold(other, 70)
+    assert (budget.held, one.cuts, other.cuts) == (100, 0, 0)
+    budget.hold(one, 10)
+    budget.hold(other, 0)
+    budget.hold(other, 0)
+    assert (budget.held, one.cuts, other.cuts) == (10, 0, 0)
+
+
+def test_the_largest_is_cut_whoever_asks() -> None:
+    budget, small, large, new = Budget(100), One(), One(), One()
+    budget.hold(small, 10)
+    budget.hold(large, 60)
+    budget.hold(new, 31)
+    assert (small.cuts, large.cuts, new.cuts) == (0, 1, 0)
+    assert budget.held == 41
+    budget.hold(new, 95)
+    assert (small.cuts, new.cuts) == (0, 1)
+    budget.hold(large, 0)
+    assert budget.held == 10
+
+
+def test_it_says_when_much_was_given_back() -> None:
+    budget, one = Budget(100 * FELL_BYTES), One()
+    assert not budget.fell()
+    budget.hold(one, 2 * FELL_BYTES)
+    assert not budget.fell()
+    budget.hold(one, 1)
+    assert budget.fell()
+    assert not budget.fell()
+
+
+def test_trimming_can_be_called() -> None:
+    find_trim()()

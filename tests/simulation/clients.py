@@ -224,6 +224,9 @@ class Producer(Client):
         self.maybe_disconnect()
         if self.conn is None or len(self.unanswered) > 8:
             return
+        if self.world.profile.unsure and self.rng.random() < 0.1:
+            self._ask_again()
+            return
         compose = self._number if self.rng.random() < 0.25 else self._compose
         batch = [compose() for _ in range(self.rng.choice((1, 1, 2, 3, 8)))]
         if self.past and self.rng.random() < 0.15:
@@ -234,6 +237,13 @@ class Producer(Client):
                 batch.append(batch[0])
         wall = self.world.time
         self._send([p for i, p in enumerate(batch) if i == batch.index(p) or p.repeatable(wall)])
+
+    def _ask_again(self) -> None:
+        """Whether something was stored, which it was: nothing is left to be written for it."""
+        stored = [old for old in self.past[-20:] if old.stored and old.repeatable(self.world.time)]
+        if stored:
+            self.world.fault("producer.asks_again")
+            self._send([self.rng.choice(stored)])
 
     def _number(self) -> Publication:
         """A message that is numbered and nothing else, as nearly all of an SDK are."""

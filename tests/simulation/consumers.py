@@ -16,6 +16,7 @@ from tests.simulation.clients import RESUME_MS, Client, Connection
 from tests.simulation.fan import Fan, Part
 
 if TYPE_CHECKING:
+    from pushlane_dispatcher.core.subscription import Subscription
     from tests.simulation.profile import Manner
     from tests.simulation.serving import Home, Runner
 
@@ -170,16 +171,25 @@ class Consumer(Client):
                 if request.own:
                     self.doubtful.append((request.prefix, n))
         if self.fan is not None and conn.node.alive:
-            # The node notices a little later that the connection is gone.
+            # The node notices a little later that the connection is gone: its subscriptions are
+            # detached then, also when the client is elsewhere by now.
             detached = conn.node.guarded(self._detached)
-            self.world.after(self.world.latency(), detached, conn, self.fan, broken)
+            left = [(part.runner, part.sub) for part in self.fan]
+            self.world.after(self.world.latency(), detached, conn, self.fan, left, broken)
 
-    def _detached(self, conn: Connection, fan: Fan, broken: bool) -> None:
-        back = self.conn is not None and self.fan is fan
-        if not back and fan.node is conn.node:
-            if broken:
-                self.world.record(history.Detach(self.world.now, fan.label))
-            fan.detach(RESUME_MS)
+    def _detached(
+        self, conn: Connection, fan: Fan, left: list[tuple[Runner, Subscription]], broken: bool
+    ) -> None:
+        here = fan.node is conn.node
+        if here and self.conn is not None and self.fan is fan:
+            return  # it is back
+        if here and broken:
+            self.world.record(history.Detach(self.world.now, fan.label))
+        for runner, sub in left:
+            known = runner.shard.consumers.subscriptions.get(sub.prefix) is sub
+            if known and sub.away_until is None:
+                runner.shard.detach(sub, RESUME_MS, conn.node.now)
+            runner.wake()
 
     # What comes from the server
 

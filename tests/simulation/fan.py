@@ -103,12 +103,6 @@ class Fan:
                     known.explicit, known.shared = self.consumer.explicit, self._shared
         return self.resumable
 
-    def detach(self, resume_ms: int) -> None:
-        for part in self.parts:
-            if part.known and part.sub.away_until is None:
-                part.runner.shard.detach(part.sub, resume_ms, self.node.now)
-        self.turn()
-
     def resume(self, held: list[Receipts]) -> list[Receipts]:
         """Answers what the client lists but no longer holds."""
         lost: list[Receipts] = []

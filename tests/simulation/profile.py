@@ -26,6 +26,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     changing_limits: bool = False
     annex: bool = False
     """There is a third queue: deleted and made again, full, or unwilling to take large ones."""
+    unsure: bool = False
+    """Producers ask again whether something was stored, with nothing new beside it."""
 
     @classmethod
     def draw(cls, seed: int) -> Profile:
@@ -45,4 +47,5 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             hot_key=rng.random() < 0.15,
             changing_limits=rng.random() < 0.2,
             annex=rng.random() < 0.25,
+            unsure=rng.random() < 0.4,
         )

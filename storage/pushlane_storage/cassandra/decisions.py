@@ -4,7 +4,8 @@ A transaction that timed out is read again at SERIAL: that finishes it or rules 
 that its coordinator tries again behind our back; so if nothing has changed it is tried again, and
 whichever of the two lands, the row shows a nonce (or an id) that only we know.
 
-Transactions on one partition don't go well side by side. Those of this process wait for each other.
+Transactions on one partition don't go well side by side, and neither do reads at SERIAL: each may
+make the others fail. Those of this process wait for each other.
 """
 
 from __future__ import annotations
@@ -37,11 +38,15 @@ class Decisions:
 
     async def decide(self, change: Change, verdict: Verdict) -> Decided:
         """`StoreRefused` or `StoreUnknown` when it could not be decided."""
-        async with self._alone((change.table.name, *change.key[: len(change.table.partition)])):
+        async with self._alone(change.table, change.key):
             return await self._decide(change, verdict)
 
     async def read(self, table: Table, key: tuple[Any, ...]) -> Row | None:
         """A row as it stands, behind all that was decided before."""
+        async with self._alone(table, key):
+            return await self._read(table, key)
+
+    async def _read(self, table: Table, key: tuple[Any, ...]) -> Row | None:
         return await read_row(self._ring, table, key, Level.SERIAL)
 
     async def _decide(self, change: Change, verdict: Verdict) -> Decided:
@@ -57,7 +62,7 @@ class Decisions:
                     raise
                 raise StoreUnknown(f"{doubt}; then {error}") from error
             try:
-                row = await self.read(change.table, change.key)
+                row = await self._read(change.table, change.key)
             except StoreRefused as error:
                 if doubt is None:
                     raise
@@ -71,7 +76,8 @@ class Decisions:
         raise doubt or StoreUnknown(f"{change.key} keeps changing")
 
     @asynccontextmanager
-    async def _alone(self, place: tuple[Any, ...]) -> AsyncIterator[None]:
+    async def _alone(self, table: Table, key: tuple[Any, ...]) -> AsyncIterator[None]:
+        place = (table.name, *key[: len(table.partition)])
         lock, users = self._locks.get(place, (trio.Lock(), 0))
         self._locks[place] = lock, users + 1
         try:

@@ -25,7 +25,7 @@ from pushlane_storage.history import event as history
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.slot import slot_of
 from tests.simulation.fan import label_of
-from tests.simulation.population import BOUNDS, QUEUES, TENANT, Population, draw_annex
+from tests.simulation.population import ANNEX, BOUNDS, QUEUES, TENANT, Population, draw_annex
 from tests.simulation.replicated.cache import Redis
 from tests.simulation.replicated.calm_ring import CalmRing
 from tests.simulation.replicated.process import Process
@@ -302,6 +302,14 @@ class ReplicatedCluster(Population):
         process = self._ask(delete)
         if process is not None and self.world.happens(self.world.ring_chances.kill * 100):
             self.world.after(self.world.rng.randrange(1, 60), process.kill)
+
+    def vanish(self) -> None:
+        """Perhaps while its owner is paused: others take its slots for that."""
+        newest = self.newest(ANNEX)
+        if newest is not None and not newest.process.paused and self.world.rng.random() < 0.7:
+            self.world.fault("pause.deletion")
+            newest.process.pause(self.world.rng.choice((1_500, 2_500, 5_000)))
+        super().vanish()
 
     def make_again(self, queue: str) -> None:
         self.world.fault("queue.made_again")

@@ -185,7 +185,7 @@ def an_unknown_claim_is_not_read_again() -> Patches:
                 return Decided(True, None)
         except StoreUnknown:
             return Decided(True, None)
-        return Decided(False, await self.read(change.table, change.key))
+        return Decided(False, await self._read(change.table, change.key))
 
     return [(Decisions, "_decide", hopeful)]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.limits import Limits
-from pushlane_storage.cassandra.ring import Change, Row
+from pushlane_storage.cassandra.ring import Change, Range, Row
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.cassandra.tables import SLOTS
 from pushlane_storage.interface import StoreError, StoreRefused, StoreUnknown
@@ -121,6 +121,26 @@ async def test_those_of_one_partition_wait_for_each_other() -> None:
             nursery.start_soon(run, slot)
     assert most == 2
     assert sorted(applied) == [False, False, True, True]
+
+
+async def test_serial_reads_of_one_partition_wait_for_each_other() -> None:
+    """Side by side they make each other fail, and with enough of them all tries are used up."""
+    under_way = most = 0
+
+    class Slow(ModelRing):
+        async def read(self, range: Range) -> list[Row]:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await trio.testing.wait_all_tasks_blocked()
+            under_way -= 1
+            return await super().read(range)
+
+    decisions = Decisions(Slow(), 4)
+    async with trio.open_nursery() as nursery:
+        for slot in (1, 1, 1, 2):
+            nursery.start_soon(decisions.read, SLOTS, (slot,))
+    assert most == 2
 
 
 @given(st.lists(st.sampled_from(FATES), max_size=12))

@@ -1,11 +1,13 @@
 """Is this tree slower than an earlier commit? Pairs of runs, in turns, because machines drift.
 
-    python -m bench.pairs COMMIT                 five pairs, about fifteen minutes
+    python -m bench.pairs COMMIT                 five pairs, about twenty minutes
     python -m bench.pairs COMMIT --pairs 1       one, to see that it works
 
 The earlier commit is checked out and set up in a folder of its own. Each tree runs its own
 benchmarks: time per message in the core, CPU time of the server per message, p99 at a slow pace.
-A ratio above 1 means that this tree is slower. The median over the pairs is what counts.
+In a pair each tree runs twice, in the order earlier, this, this, earlier: whoever runs first is
+slower on some machines, and so neither has the advantage. A ratio above 1 means that this tree is
+slower. The median over the pairs is what counts.
 """
 
 from __future__ import annotations
@@ -50,15 +52,19 @@ def main() -> None:
 def compare(before: Path, pairs: int) -> list[Figures]:
     ratios = []
     for pair in range(pairs):
-        found = {}
-        for tree in (ROOT, before) if pair % 2 else (before, ROOT):
-            found[tree] = core(tree) | gateway(tree)
-        now, then = found[ROOT], found[before]
+        first, own, again, last = [
+            core(tree) | gateway(tree) for tree in (before, ROOT, ROOT, before)
+        ]
+        then, now = _mean(first, last), _mean(own, again)
         print(f"pair {pair + 1} of {pairs}")
         for name in now:
             print(f"  {name:32s} {then[name]:8.2f} → {now[name]:8.2f}", flush=True)
         ratios.append({name: now[name] / then[name] for name in now})
     return ratios
+
+
+def _mean(one: Figures, other: Figures) -> Figures:
+    return {name: (one[name] + other[name]) / 2 for name in one}
 
 
 def core(tree: Path) -> Figures:

@@ -57,6 +57,7 @@ class Socket:
         "_decoder",
         "_early",
         "_head",
+        "_held",
         "_hub",
         "_link",
         "_outbox",
@@ -88,6 +89,7 @@ class Socket:
             tiny_frames=hub.settings.tiny_frames,
         )
         self._counts = True
+        self._held = 0
         self._head = 0x81 if codec.is_text else 0x82
         self._early = early
         self._closed: End | None = None
@@ -271,7 +273,10 @@ class Socket:
     def _feed(self, data: bytes) -> list[bytes]:
         messages = self._decoder.feed(data)
         if self._counts:
-            self._hub.budget.hold(self, self._decoder.held)
+            held = self._decoder.held
+            if held != self._held:  # mostly nothing is held, before and after
+                self._held = held
+                self._hub.budget.hold(self, held)
         return messages
 
     def _take_control(self) -> None:

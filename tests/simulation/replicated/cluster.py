@@ -304,11 +304,14 @@ class ReplicatedCluster(Population):
             self.world.after(self.world.rng.randrange(1, 60), process.kill)
 
     def vanish(self) -> None:
-        """Perhaps while its owner is paused: others take its slots for that."""
-        newest = self.newest(ANNEX)
-        if newest is not None and not newest.process.paused and self.world.rng.random() < 0.7:
+        """Mostly when somebody serves it, and perhaps while that one is paused: others take its
+        slots for that, and its clients wait for it."""
+        rng, newest = self.world.rng, self.newest(ANNEX)
+        if newest is None and rng.random() < 0.8:
+            return
+        if newest is not None and not newest.process.paused and rng.random() < 0.5:
             self.world.fault("pause.deletion")
-            newest.process.pause(self.world.rng.choice((1_500, 2_500, 5_000)))
+            newest.process.pause(rng.choice((2_500, 5_000)))
         super().vanish()
 
     def make_again(self, queue: str) -> None:
@@ -322,7 +325,8 @@ class ReplicatedCluster(Population):
 
     def _ask(self, action: Callable[[Dispatcher], Any]) -> Process | None:
         """Of any process, in calm times of the one that serves; answers which."""
-        process = self.home if self.world.calm else self.world.rng.choice([*self.processes, None])
+        at_work = [process for process in self.processes if process.at_work]
+        process = self.home if self.world.calm else self.world.rng.choice([*at_work, None])
         if process is not None:
             process.manage(action)
         return process

@@ -1,7 +1,7 @@
-"""Pushlane's jobs as an Airflow DAG, on a cluster: retention every hour, usage every day.
+"""Pushlane's jobs as Airflow DAGs, on a cluster: retention every hour, usage and metrics every day.
 
-It needs apache-airflow-providers-apache-spark, and the connection `spark_default`. The Airflow
-worker, and all of Spark's, have `pushlane-server[cluster,spark]`.
+It needs apache-airflow-providers-apache-spark and the connection `spark_default`. Install
+`pushlane-server[cluster,spark]` on the Airflow worker and on all Spark workers.
 """
 
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ DEFAULTS = {"retries": 2, "retry_delay": timedelta(minutes=5)}
 
 
 def job(name: str, *arguments: str) -> SparkSubmitOperator:
-    """Run again it does no harm, so Airflow may."""
+    """Running a job again does no harm, so Airflow may retry it."""
     return SparkSubmitOperator(
         task_id=name,
         application=f"{pushlane_spark.__path__[0]}/submit/pushlane_jobs.py",
@@ -56,7 +56,7 @@ with DAG(
     max_active_runs=1,
     default_args=DEFAULTS,
 ):
-    # Of the day before the one that the run is for: `ds` is in Airflow's templates.
+    # The day before the date of the run (`ds` in Airflow's templates).
     period = ["--since", "{{ macros.ds_add(ds, -1) }}", "--until", "{{ ds }}"]
     out = "/srv/pushlane/{{ ds }}"
     usage = job(

@@ -224,7 +224,7 @@ class Producer(Client):
         self.maybe_disconnect()
         if self.conn is None or len(self.unanswered) > 8:
             return
-        if self.world.profile.unsure and self.rng.random() < 0.1:
+        if self.world.profile.unsure and self.rng.random() < 0.25:
             self._ask_again()
             return
         compose = self._number if self.rng.random() < 0.25 else self._compose

@@ -39,6 +39,7 @@ from pushlane_storage.bucket import Bucket
 from pushlane_storage.seal import Seals
 from pushlane_storage.settlement import BucketState, Checkpoint
 from tests.simulation.node import Runner
+from tests.simulation.profile import Profile
 from tests.simulation.tables import StoreKind
 
 
@@ -50,6 +51,8 @@ class Mutant(NamedTuple):
     """The kind of store on which it shows."""
     seed: int = 0
     """The first to try: where it showed when somebody looked."""
+    among: Callable[[Profile], bool] = lambda _: True
+    """The kinds of worlds that are worth a try."""
 
 
 class Planter:
@@ -60,11 +63,11 @@ class Planter:
         self.mutants: list[Mutant] = []
 
     def __call__(
-        self, *caught_by: str, seed: int = 0
+        self, *caught_by: str, seed: int = 0, among: Callable[[Profile], bool] = lambda _: True
     ) -> Callable[[Callable[[], list[tuple[Any, str, Any]]]], None]:
         def add(make: Callable[[], list[tuple[Any, str, Any]]]) -> None:
-            mutant = Mutant(make.__name__, frozenset(caught_by), make(), self.store, seed)
-            self.mutants.append(mutant)
+            rules = frozenset(caught_by)
+            self.mutants.append(Mutant(make.__name__, rules, make(), self.store, seed, among))
 
         return add
 

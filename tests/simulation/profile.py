@@ -28,6 +28,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """There is a third queue: deleted and made again, full, or unwilling to take large ones."""
     unsure: bool = False
     """Producers ask again whether something was stored, with nothing new beside it."""
+    sound: bool = False
+    """Of a replicated world: Cassandra, Redis and processes are well, but for what operators do."""
 
     @classmethod
     def draw(cls, seed: int) -> Profile:
@@ -48,4 +50,5 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             changing_limits=rng.random() < 0.2,
             annex=rng.random() < 0.25,
             unsure=rng.random() < 0.4,
+            sound=rng.random() < 0.15,
         )

@@ -308,6 +308,8 @@ class ReplicatedCluster(Population):
         slots for that, and its clients wait for it."""
         rng, newest = self.world.rng, self.newest(ANNEX)
         if newest is None and rng.random() < 0.8:
+            if ANNEX not in self.there:
+                self.make_again(ANNEX)
             return
         if newest is not None and not newest.process.paused and rng.random() < 0.5:
             self.world.fault("pause.deletion")

@@ -89,6 +89,8 @@ class TrioWorld(World):
         super().__init__(seed, keep, "cassandra")
         self.profile = msgspec.structs.replace(Profile.draw(seed), quiet=False)
         self.ring_chances = RingChances.draw(self.rng)
+        if self.profile.sound:
+            self.ring_chances = RingChances()
         self.chances.stale *= 4
         self.chances.failing *= 2
 

@@ -263,7 +263,7 @@ def receipts_reused_after_a_takeover() -> list[tuple[Any, str, Any]]:
     return [(restore, "RECEIPT_EPOCH_BITS", 0)]
 
 
-@plant("two_leases", "stale_settle", "lost", seed=132)
+@plant("two_leases", "stale_settle", "lost", "attempts", seed=132)
 def any_cached_lease_is_honoured() -> list[tuple[Any, str, Any]]:
     original = restore.restore
 

@@ -115,7 +115,9 @@ class Run:
         assert (stats["ready"], stats["leased"], stats["delayed"]) == (0, leased, 1)
         state = (await client.queues.explain("jobs", self.ids["later"]))["state"]
         assert state == "delayed"
-        [letter] = (await client.queues.peek("jobs.dead"))["messages"]
+        while not (letters := (await client.queues.peek("jobs.dead"))["messages"]):
+            await asyncio.sleep(0.05)  # it may still be on its way
+        [letter] = letters
         assert letter["body"] == "n3"
         assert letter["dead"]["cause"] == "rejected"
 

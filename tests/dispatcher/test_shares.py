@@ -3,13 +3,27 @@
 from typing import Any, cast
 
 import pytest
+import trio
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.overflow import Use
+from pushlane_dispatcher.dispatcher import Dispatcher
+from pushlane_dispatcher.route import shard_of
+from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shares import Shares, deal, expand, level
 from pushlane_storage.message import Message, size_of
 from pushlane_storage.queue import QueueConfig
-from tests.dispatcher.rig import TENANT, Rig, blocked, message, rig
+from tests.dispatcher.rig import (
+    TENANT,
+    Gate,
+    Rig,
+    ScriptedStore,
+    blocked,
+    dispatching,
+    memory_store,
+    message,
+    rig,
+)
 
 # The pure part
 
@@ -174,3 +188,50 @@ async def test_a_lowered_limit_takes_effect_at_once_where_the_oldest_may_go() ->
         await r.dispatcher.update(TENANT, "q", config)
         await blocked()
         assert r.queue.stats().stored == 30
+
+
+async def _fill_one_shard(dispatcher: Dispatcher) -> int:
+    """Sixty-three messages of a hundred, all in one shard, one of which can't leave. Its number."""
+    config = QueueConfig(shards=4, max_messages=100, overflow="drop_oldest")
+    await dispatcher.create(TENANT, "q", config)
+    await dispatcher.create(TENANT, "q.dead", QueueConfig(dead_letter="", max_messages=1))
+    await dispatcher.publish(TENANT, "q.dead", [message(b"full")])
+    await dispatcher.publish(TENANT, "q", [message(key="same") for _ in range(62)])
+    expires_at = dispatcher.clock.wall() + 60_000
+    plain = shard_of(message(key="same"), 4, lambda: 0.0)
+    dedup = next(
+        str(n) for n in range(99) if shard_of(message(dedup=str(n)), 4, lambda: 0.0) == plain
+    )
+    await dispatcher.publish(TENANT, "q", [message(dedup=dedup, expires_at=expires_at)])
+    return plain
+
+
+async def test_a_shard_that_is_opened_alone_drops_nothing_of_a_queue_with_room() -> None:
+    store, settings = memory_store(), Settings(due_ms=1_000, idle_ms=600_000)
+    async with dispatching(store, settings=settings) as dispatcher:
+        await _fill_one_shard(dispatcher)
+    async with dispatching(store, settings=settings) as dispatcher:
+        await trio.sleep(90)
+        assert dispatcher.due.opened == 1
+        queue = await dispatcher.open(TENANT, "q")
+        await blocked()
+        stats = queue.stats()
+        assert (stats.leaving, stats.stored, stats.dropped) == (1, 63, 0)
+
+
+async def test_a_shard_that_is_being_closed_drops_nothing_of_a_queue_with_room() -> None:
+    store, bounds = ScriptedStore(), Bounds(transfer_retry_max_ms=1_000)
+    async with dispatching(store, bounds=bounds) as dispatcher:
+        number = await _fill_one_shard(dispatcher)
+        runner = (await dispatcher.open(TENANT, "q")).runners[number]
+        await trio.sleep(90)
+        assert runner.stats().leaving == 1
+        gate = Gate()
+        store.script.add("append", gate)
+        runner.publish_soon([message(key="same")])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runner.close)
+            await trio.sleep(3)
+            stats = runner.stats()
+            gate.released.set()
+        assert (stats.leaving, stats.stored, stats.dropped) == (1, 63, 0)

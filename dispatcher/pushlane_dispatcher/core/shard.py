@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher.core.account import Account
 from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, Bounds
@@ -158,6 +160,10 @@ class Shard:
         self.overflow.configured()
         self.retention.reconsider()
         self._drops.archived = config.archive != "none"
+
+    def stop_granting(self) -> None:
+        """The shard is about to be closed. All else stays as it is, its share of the limits too."""
+        self.config = msgspec.structs.replace(self.config, paused=True)
 
     def effects(self, now: int) -> list[Effect]:
         """Hand over what is to be done, after granting and flushing what can be."""

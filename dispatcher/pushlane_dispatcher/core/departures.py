@@ -126,6 +126,9 @@ class Departures:
             line = self._lines[entry.to] = Line(entry.to)
             self._able.append(line)
         line.waiting.append(entry)
+        if len(line.waiting) > self._bounds.transfers:
+            # Its turn may be far off: the window is for those that consumers can get.
+            self._window.bodies.thin(entry)
 
     def fetched(self, entries: Sequence[Entry]) -> set[Entry]:
         """Bodies were read again, or not found. Which were for messages that are to go?"""
@@ -289,6 +292,7 @@ class Departures:
     # Parking
 
     def _park(self, entry: Entry, now: int) -> None:
+        self._window.bodies.thin(entry)
         line = self._deciding.pop(entry, None)
         if line is not None:
             if self._parked_until is None:

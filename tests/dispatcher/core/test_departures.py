@@ -137,6 +137,28 @@ def test_transfers_under_way_are_bounded() -> None:
     assert moved(rig) == ["a", "b", "c", "d", "e"]
 
 
+HELD_UP = [QueueFull("full"), TooLarge("too large")]
+"""Why nothing is taken: now, and for good."""
+
+
+@pytest.mark.parametrize("error", HELD_UP)
+def test_however_many_can_not_leave_others_are_delivered(error: PushlaneError) -> None:
+    bounds = Bounds(window_messages=100, transfers=5, page_messages=20, segment_messages=10)
+    rig = Rig(bounds=bounds)
+    rig.refusal = lambda _: error
+    rig.publish(*[str(n) for n in range(150)], expires_at=rig.wall + 1_000)
+    rig.wait(10_000)
+    assert rig.stats.leaving == 150
+    assert rig.shard.window.bodies.resident <= 5, "what stands in line does without its body"
+    rig.publish("plain")
+    consumer = rig.subscribe()
+    assert consumer.bodies == ["plain"]
+    consumer.ack(1)
+    rig.refusal = None
+    rig.wait(600_000)
+    assert moved(rig) == [str(n) for n in range(150)]
+
+
 def test_bodies_read_again_for_transfers_are_bounded() -> None:
     rig = Rig(bounds=Bounds(transfers=2, window_messages=4))
     rig.refusing = True

@@ -186,15 +186,25 @@ class Bodies:
             count = min(self._bounds.fetch_messages, len(urgent))
             self._fetch([urgent.popleft() for _ in range(count)])
 
-    def fetch(self, lane: Lane) -> None:
-        """Read bodies of a lane's ready messages, as far as there is room."""
-        while lane.bare and self._fetching < FETCHES and self.room_for(lane):
+    def fetch(self, lane: Lane, enough: int) -> None:
+        """Read bodies of a lane's ready messages, as far as there is room.
+
+        Where it has `enough` at hand, only of those that come before them: what just made room for
+        a higher lane would have to do so again for the next message of that one.
+        """
+        bare = lane.bare
+        head = lane.head() if lane.ready >= enough else None
+        end = lane.stored if head is None else head.seq
+        while bare and bare[0][0] < end and self._fetching < FETCHES and self.room_for(lane):
             room = self._bounds.window_messages - self.resident - self._reading
-            count = min(self._bounds.fetch_messages, room, len(lane.bare))
+            count = min(self._bounds.fetch_messages, room)
             if count <= 0:
                 return
-            self.bare -= count
-            self._fetch([heappop(lane.bare)[1] for _ in range(count)])
+            wanted: list[Entry] = []
+            while bare and bare[0][0] < end and len(wanted) < count:
+                wanted.append(heappop(bare)[1])
+            self.bare -= len(wanted)
+            self._fetch(wanted)
 
     def _fetch(self, wanted: list[Entry]) -> None:
         """Bucket by bucket."""

@@ -108,7 +108,7 @@ class Window:
         outdone = False  # by a higher lane, which needs the room
         for lane in self.order:
             if lane.bare and not outdone:
-                self.bodies.fetch(lane)
+                self.bodies.fetch(lane, AHEAD * self._bounds.page_messages)
             if lane.backlogged:
                 self._page(lane)
                 outdone |= lane.backlogged

@@ -8,6 +8,7 @@ import trio
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.overflow import Use
 from pushlane_dispatcher.dispatcher import Dispatcher
+from pushlane_dispatcher.engine import Engine
 from pushlane_dispatcher.route import shard_of
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shares import Shares, deal, expand, level
@@ -81,6 +82,7 @@ class Holder:
     def __init__(self, messages: int) -> None:
         self.messages = messages
         self.share = 0
+        self.dealt = 0
 
     @property
     def use(self) -> Use:
@@ -88,6 +90,7 @@ class Holder:
 
     def allot(self, messages: int, size: int | None) -> None:
         self.share = messages
+        self.dealt += 1
 
 
 def test_what_goes_from_a_queue_above_its_limit_makes_no_room() -> None:
@@ -101,6 +104,39 @@ def test_what_goes_from_a_queue_above_its_limit_makes_no_room() -> None:
     holders[0].messages = holders[1].messages = 2
     shares.before(0, [Message(b"x", 0)])
     assert holders[0].share == 3
+
+
+def _expanding() -> tuple[list[Holder], Shares]:
+    holders = [Holder(0) for _ in range(4)]
+    config = QueueConfig(shards=4, max_messages=1_000, auto_expand=True)
+    return holders, Shares(cast(Any, holders), config, 4_000)
+
+
+def test_a_limit_that_may_expand_is_dealt_anew_only_when_it_may_change() -> None:
+    holders, shares = _expanding()
+    for number in range(3_200):
+        shares.before(number % 4, [Message(b"x", 0)])
+        holders[number % 4].messages += 1
+        limit = sum(holder.share for holder in holders)
+        assert limit == (1_000 if number < 800 else 2_000 if number < 1_600 else 4_000)
+    assert holders[0].dealt < 200
+    for number in range(3_200, 4_000):
+        shares.before(number % 4, [Message(b"x", 0)])
+        holders[number % 4].messages += 1
+    assert sum(holder.share for holder in holders) == 4_000, "the quota"
+
+
+def test_it_shrinks_when_the_next_message_comes() -> None:
+    holders, shares = _expanding()
+    shares.before(0, [Message(b"x", 0)] * 3_000)
+    holders[0].messages = 3_000
+    assert sum(holder.share for holder in holders) == 4_000
+    holders[0].messages = 799
+    shares.before(0, [Message(b"x", 0)])
+    assert sum(holder.share for holder in holders) == 4_000
+    holders[0].messages = 798
+    shares.before(0, [Message(b"x", 0)])
+    assert sum(holder.share for holder in holders) == 2_000
 
 
 # In a queue
@@ -235,3 +271,23 @@ async def test_a_shard_that_is_being_closed_drops_nothing_of_a_queue_with_room()
             stats = runner.stats()
             gate.released.set()
         assert (stats.leaving, stats.stored, stats.dropped) == (1, 63, 0)
+
+
+@pytest.mark.parametrize("config", [{}, {"overflow": "drop_oldest"}, {"auto_expand": True}])
+async def test_a_publish_to_one_shard_wakes_no_other(
+    config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds = Bounds(max_limit=20)
+    async with rig(shards=4, max_messages=20, bounds=bounds, **config) as r:
+        await publish(r, 20, key="same")
+        await blocked()
+        woken: list[int] = []
+        wake = Engine.wake
+
+        def noted(self: Engine) -> None:
+            woken.append(self.shard.key.shard)
+            wake(self)
+
+        monkeypatch.setattr(Engine, "wake", noted)
+        await publish(r, 5, key="same")
+        assert len(set(woken)) <= 1

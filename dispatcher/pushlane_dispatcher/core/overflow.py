@@ -88,11 +88,21 @@ class Overflow:
         self.limit = config.max_messages // config.shards
         self.limit_bytes = None if config.max_bytes is None else config.max_bytes // config.shards
 
-    def allot(self, messages: int, size: int | None, now: int, wall: int) -> None:
-        """From now on this is its share. When it holds more, the oldest go, if they may."""
+    def allot(self, messages: int, size: int | None, now: int, wall: int) -> bool:
+        """From now on this is its share. When it holds more, the oldest go, if they may.
+
+        Whether anything changed by it: near its limit a queue deals with every publish.
+        """
+        same = self.allotted and (self.limit, self.limit_bytes) == (messages, size)
+        if same and self.owing:
+            return False  # the oldest go already, as they come to hand
         self.limit, self.limit_bytes = messages, size
-        self.allotted = self.owing = True
-        self.pay(now, wall)
+        self.allotted = True
+        self.owing = self._verdicts.config.overflow != "reject" and not self.has_room(0, 0)
+        if self.owing:
+            self.pay(now, wall)
+            return True
+        return False
 
     @property
     def used(self) -> int:

@@ -259,9 +259,9 @@ class Shard:
             for bucket in stored.lane.buckets[-2:]:
                 self.close(stored.lane, bucket, now)
 
-    def allot(self, messages: int, size: int | None, now: int) -> None:
-        """This shard's share of the queue's `max_messages` and `max_bytes` is another one now."""
-        self.overflow.allot(messages, size, now, now + self.offset)
+    def allot(self, messages: int, size: int | None, now: int) -> bool:
+        """This shard's share of the queue's `max_messages` and `max_bytes`. Does anything go?"""
+        return self.overflow.allot(messages, size, now, now + self.offset)
 
     def append_refused(self, append: Append, now: int) -> bool:
         """A flush certainly was not stored. False: write the same again (see `Journal`)."""

@@ -28,8 +28,8 @@ YIELD = 100
 
 class Bodies:
     __slots__ = (
-        "_bounds", "_budget", "_bytes", "_effects", "_fetching", "_order", "_reading", "_urgent",
-        "bare", "resident",
+        "_bounds", "_budget", "_bytes", "_effects", "_fetching", "_order", "_reading", "bare",
+        "resident", "urgent",
     )  # fmt: skip
 
     def __init__(self, bounds: Bounds, order: list[Lane], effects: list[Effect]) -> None:
@@ -42,7 +42,7 @@ class Bodies:
         self._budget = Budget()
         self.bare = 0
         """Ready messages, in all lanes, whose bodies are to be read again as room comes up."""
-        self._urgent: deque[Entry] = deque()
+        self.urgent: deque[Entry] = deque()
         """What is in flight or leaves, and needs its body: few, and somebody waits for them."""
         self._fetching = 0
         self._reading = 0
@@ -172,7 +172,7 @@ class Bodies:
             heappush(entry.lane.bare, (entry.seq, entry))
             self.bare += 1
         else:
-            self._urgent.append(entry)
+            self.urgent.append(entry)
 
     def want_nothing_ready(self) -> None:
         """What was ready is being purged."""
@@ -181,7 +181,7 @@ class Bodies:
         self.bare = 0
 
     def fetch_urgent(self) -> None:
-        urgent = self._urgent
+        urgent = self.urgent
         while urgent and self._fetching < FETCHES:
             count = min(self._bounds.fetch_messages, len(urgent))
             self._fetch([urgent.popleft() for _ in range(count)])

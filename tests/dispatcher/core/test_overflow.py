@@ -375,6 +375,7 @@ def test_one_that_may_not_leave_now_leaves_later() -> None:
     rig.shard.allot(1, None, rig.now)
     rig.run()
     assert (rig.stats.leaving, rig.shard.overflow.owing) == (2, True)
+    assert not rig.shard.allot(1, None, rig.now), "it is the same share"
     rig.refusing = False
     rig.wait(1_000)
     assert (rig.stats.stored, rig.shard.overflow.owing) == (1, False)

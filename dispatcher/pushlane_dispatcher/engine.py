@@ -19,7 +19,6 @@ from functools import partial
 from math import inf
 from typing import Any
 
-import msgspec
 import trio
 
 from pushlane.wire.errors import Unavailable
@@ -496,9 +495,7 @@ class Engine:
         """Take nothing more on, finish what was accepted, and stop."""
         if self.closing is None:
             self.closing = reason
-            # A paused shard grants nothing: else a busy one would never come to an end.
-            config = msgspec.structs.replace(self.shard.config, paused=True)
-            self.shard.configure(config, self.shard.verdicts.dead_letter)
+            self.shard.stop_granting()  # else a busy one would never come to an end
             self.shard.part(self._clock.now())
             self.wake()
         with trio.move_on_after(self._settings.close_ms / 1000):

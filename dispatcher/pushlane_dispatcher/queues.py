@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pushlane.wire.errors import BadRequest, Conflict, NotFound, Unavailable
 from pushlane.wire.names import check_queue_name, check_tenant_name
 from pushlane_dispatcher.config import check_config
+from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.tools import Tools
 from pushlane_storage.interface import (
     Fenced,
@@ -51,8 +52,8 @@ def store_answers(name: str) -> Iterator[None]:
         raise Unavailable(f"the store could not answer for {name}", retry_ms=1_000) from error
 
 
-class Elsewhere(Unavailable):
-    """Another server has what is needed, and is alive."""
+class Elsewhere(Unsent):
+    """Another server has what is needed, and is alive: nothing was done here."""
 
     def __init__(self, name: str, owner: str) -> None:
         super().__init__(f"queue {name} is in use by server {owner}: ask there", retry_ms=1_000)

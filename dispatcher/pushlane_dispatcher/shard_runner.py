@@ -354,8 +354,7 @@ class ShardRunner:
 
     def allot(self, messages: int, size: int | None) -> None:
         """Its share of the queue's `max_messages` and `max_bytes`."""
-        if self.running:
-            self._shard.allot(messages, size, self._now())
+        if self.running and self._shard.allot(messages, size, self._now()):
             self._engine.wake()
 
     def explain(self, lane: int, seq: int, message: Message | None = None) -> Explanation:

@@ -28,6 +28,21 @@ class Need(NamedTuple):
 NOTHING = Need(0, 0, 0)
 
 
+class Range(NamedTuple):
+    """What a shard may use without its queue's limits being dealt anew."""
+
+    least: int
+    most: int
+    most_bytes: int
+
+
+ALWAYS = Range(0, -1, -1)
+"""They are, with every publish."""
+
+FAR = 1 << 62
+"""More than any limit."""
+
+
 def deal(
     limit: int, used: Sequence[int], held: Sequence[int], shard: int, needed: int
 ) -> list[int]:
@@ -79,8 +94,8 @@ class Shares:
         self._most = most
         self._lent = False
         """A shard may have got more than was free: others make room when it has used it."""
-        self._halves: list[tuple[int, int]] = []
-        """How much each shard may use before it is dealt anew."""
+        self._ranges: list[Range] = []
+        """How much each shard may use without dealing anew."""
         self.configure(config)
 
     def configure(self, config: QueueConfig) -> None:
@@ -95,11 +110,10 @@ class Shares:
         size = 0
         if self._config.max_bytes is not None:
             size = sum(size_of(message) for message in messages)
-        use, half = self._runners[shard].use, self._halves[shard]
-        if (
-            self._config.auto_expand
-            or use.messages + len(messages) > half[0]
-            or (size and use.bytes + size > half[1])
+        use, steady = self._runners[shard].use, self._ranges[shard]
+        wanted = use.messages + len(messages)
+        if not steady.least <= wanted <= steady.most or (
+            size and use.bytes + size > steady.most_bytes
         ):
             self._deal(Need(shard, len(messages), size))
 
@@ -125,12 +139,30 @@ class Shares:
         self._lent = need is not NOTHING and config.overflow != "reject"
         # Above its limit a queue has nothing to give: what goes is nobody's to fill again.
         over = sum(messages) > self._limit or _over(config.max_bytes, used)
-        self._halves = [
-            (-1, -1) if over else ((use.messages + count) // 2, (use.bytes + (size or 0)) // 2)
-            for use, count, size in zip(used, counts, sizes, strict=True)
+        messages[need.shard] += need.messages
+        fall, rise = self._way(sum(messages))
+        self._ranges = [
+            ALWAYS
+            if over
+            else Range(
+                want - fall,
+                min((use.messages + count) // 2, want + rise),
+                (use.bytes + (size or 0)) // 2,
+            )
+            for use, want, count, size in zip(used, messages, counts, sizes, strict=True)
         ]
         for runner, count, size in zip(self._runners, counts, sizes, strict=True):
             runner.allot(count, size)
+
+    def _way(self, used: int) -> tuple[int, int]:
+        """How much less, or more, each shard may use before `auto_expand` changes the limit."""
+        config, limit, shards = self._config, self._limit, len(self._runners)
+        fall = rise = FAR
+        if config.auto_expand and limit > config.max_messages:
+            fall = max(0, used - -(-limit // 5)) // shards
+        if config.auto_expand and limit < self._most:
+            rise = max(0, limit * 4 // 5 - used) // shards
+        return fall, rise
 
     def _parts(
         self, limit: int, used: Sequence[int], held: Sequence[int], shard: int, needed: int

@@ -3,13 +3,28 @@
 from typing import Any, cast
 
 import pytest
+import trio
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.overflow import Use
+from pushlane_dispatcher.dispatcher import Dispatcher
+from pushlane_dispatcher.engine import Engine
+from pushlane_dispatcher.route import shard_of
+from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shares import Shares, deal, expand, level
 from pushlane_storage.message import Message, size_of
 from pushlane_storage.queue import QueueConfig
-from tests.dispatcher.rig import TENANT, Rig, blocked, message, rig
+from tests.dispatcher.rig import (
+    TENANT,
+    Gate,
+    Rig,
+    ScriptedStore,
+    blocked,
+    dispatching,
+    memory_store,
+    message,
+    rig,
+)
 
 # The pure part
 
@@ -67,6 +82,7 @@ class Holder:
     def __init__(self, messages: int) -> None:
         self.messages = messages
         self.share = 0
+        self.dealt = 0
 
     @property
     def use(self) -> Use:
@@ -74,6 +90,7 @@ class Holder:
 
     def allot(self, messages: int, size: int | None) -> None:
         self.share = messages
+        self.dealt += 1
 
 
 def test_what_goes_from_a_queue_above_its_limit_makes_no_room() -> None:
@@ -87,6 +104,39 @@ def test_what_goes_from_a_queue_above_its_limit_makes_no_room() -> None:
     holders[0].messages = holders[1].messages = 2
     shares.before(0, [Message(b"x", 0)])
     assert holders[0].share == 3
+
+
+def _expanding() -> tuple[list[Holder], Shares]:
+    holders = [Holder(0) for _ in range(4)]
+    config = QueueConfig(shards=4, max_messages=1_000, auto_expand=True)
+    return holders, Shares(cast(Any, holders), config, 4_000)
+
+
+def test_a_limit_that_may_expand_is_dealt_anew_only_when_it_may_change() -> None:
+    holders, shares = _expanding()
+    for number in range(3_200):
+        shares.before(number % 4, [Message(b"x", 0)])
+        holders[number % 4].messages += 1
+        limit = sum(holder.share for holder in holders)
+        assert limit == (1_000 if number < 800 else 2_000 if number < 1_600 else 4_000)
+    assert holders[0].dealt < 200
+    for number in range(3_200, 4_000):
+        shares.before(number % 4, [Message(b"x", 0)])
+        holders[number % 4].messages += 1
+    assert sum(holder.share for holder in holders) == 4_000, "the quota"
+
+
+def test_it_shrinks_when_the_next_message_comes() -> None:
+    holders, shares = _expanding()
+    shares.before(0, [Message(b"x", 0)] * 3_000)
+    holders[0].messages = 3_000
+    assert sum(holder.share for holder in holders) == 4_000
+    holders[0].messages = 799
+    shares.before(0, [Message(b"x", 0)])
+    assert sum(holder.share for holder in holders) == 4_000
+    holders[0].messages = 798
+    shares.before(0, [Message(b"x", 0)])
+    assert sum(holder.share for holder in holders) == 2_000
 
 
 # In a queue
@@ -174,3 +224,70 @@ async def test_a_lowered_limit_takes_effect_at_once_where_the_oldest_may_go() ->
         await r.dispatcher.update(TENANT, "q", config)
         await blocked()
         assert r.queue.stats().stored == 30
+
+
+async def _fill_one_shard(dispatcher: Dispatcher) -> int:
+    """Sixty-three messages of a hundred, all in one shard, one of which can't leave. Its number."""
+    config = QueueConfig(shards=4, max_messages=100, overflow="drop_oldest")
+    await dispatcher.create(TENANT, "q", config)
+    await dispatcher.create(TENANT, "q.dead", QueueConfig(dead_letter="", max_messages=1))
+    await dispatcher.publish(TENANT, "q.dead", [message(b"full")])
+    await dispatcher.publish(TENANT, "q", [message(key="same") for _ in range(62)])
+    expires_at = dispatcher.clock.wall() + 60_000
+    plain = shard_of(message(key="same"), 4, lambda: 0.0)
+    dedup = next(
+        str(n) for n in range(99) if shard_of(message(dedup=str(n)), 4, lambda: 0.0) == plain
+    )
+    await dispatcher.publish(TENANT, "q", [message(dedup=dedup, expires_at=expires_at)])
+    return plain
+
+
+async def test_a_shard_that_is_opened_alone_drops_nothing_of_a_queue_with_room() -> None:
+    store, settings = memory_store(), Settings(due_ms=1_000, idle_ms=600_000)
+    async with dispatching(store, settings=settings) as dispatcher:
+        await _fill_one_shard(dispatcher)
+    async with dispatching(store, settings=settings) as dispatcher:
+        await trio.sleep(90)
+        assert dispatcher.due.opened == 1
+        queue = await dispatcher.open(TENANT, "q")
+        await blocked()
+        stats = queue.stats()
+        assert (stats.leaving, stats.stored, stats.dropped) == (1, 63, 0)
+
+
+async def test_a_shard_that_is_being_closed_drops_nothing_of_a_queue_with_room() -> None:
+    store, bounds = ScriptedStore(), Bounds(transfer_retry_max_ms=1_000)
+    async with dispatching(store, bounds=bounds) as dispatcher:
+        number = await _fill_one_shard(dispatcher)
+        runner = (await dispatcher.open(TENANT, "q")).runners[number]
+        await trio.sleep(90)
+        assert runner.stats().leaving == 1
+        gate = Gate()
+        store.script.add("append", gate)
+        runner.publish_soon([message(key="same")])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runner.close)
+            await trio.sleep(3)
+            stats = runner.stats()
+            gate.released.set()
+        assert (stats.leaving, stats.stored, stats.dropped) == (1, 63, 0)
+
+
+@pytest.mark.parametrize("config", [{}, {"overflow": "drop_oldest"}, {"auto_expand": True}])
+async def test_a_publish_to_one_shard_wakes_no_other(
+    config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds = Bounds(max_limit=20)
+    async with rig(shards=4, max_messages=20, bounds=bounds, **config) as r:
+        await publish(r, 20, key="same")
+        await blocked()
+        woken: list[int] = []
+        wake = Engine.wake
+
+        def noted(self: Engine) -> None:
+            woken.append(self.shard.key.shard)
+            wake(self)
+
+        monkeypatch.setattr(Engine, "wake", noted)
+        await publish(r, 5, key="same")
+        assert len(set(woken)) <= 1

@@ -10,6 +10,7 @@ import trio
 
 from pushlane.wire.errors import NotFound, Unavailable
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.redrive import Redrive
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.stop import Stop
 from pushlane_storage.bucket import ShardKey
@@ -301,3 +302,20 @@ async def test_a_store_that_fails_while_rows_are_compared_ends_nothing(
     await trio.sleep(Settings().row_ms / 1000 * 3)
     assert queue.running
     assert queue.row.config.max_messages == 7
+
+
+async def test_what_is_redriven_to_a_queue_of_another_server_comes_back(tables: Tables) -> None:
+    """It asks there: nothing was sent, so it need not wait for an outcome."""
+    async with server(tables, "one") as one, server(tables, "two") as two:
+        assert await one.publish(b"theirs")
+        for runner in (await one.dispatcher.open(TENANT, "q")).runners:
+            Consumer(runner)  # it stays there
+        await two.dispatcher.create(TENANT, "mine", QueueConfig())
+        await two.dispatcher.publish(TENANT, "mine", [message(b"1")])
+        wanted = Redrive(max=10, budget_ms=1_000, to="q")
+        assert (await two.dispatcher.redrive(TENANT, "mine", wanted)).count == 1
+        consumer = Consumer((await two.dispatcher.open(TENANT, "mine")).runners[0])
+        await trio.sleep(30)
+        assert (await two.dispatcher.stats(TENANT, "mine")).leaving == 1
+        with trio.fail_after(90):
+            assert await consumer.got(1) == [b"1"]

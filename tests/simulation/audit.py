@@ -45,12 +45,13 @@ def audit_window(shard: Shard) -> None:
     buckets = [bucket for lane in window.order for bucket in lane.buckets]
     assert window.delays.far == sum(bucket.far for bucket in buckets), "far miscounted"
     assert window.keys.passed == sum(bucket.passed for bucket in buckets), "passed miscounted"
-    if shard.config.overflow != "reject" and not shard.overflow.owing:
+    overflow = shard.overflow
+    if shard.config.overflow != "reject" and overflow.allotted and not overflow.owing:
         # What was about to leave counts again when its queue takes nothing, or when it is back.
-        most = max(shard.overflow.limit, shard.overflow.held)
+        most = max(overflow.limit, overflow.held)
         if shard.config.overflow == "dead_letter":
             most += bounds.leaving
-        assert shard.overflow.used <= most, "over its share"
+        assert overflow.used <= most, "over its share"
     for place, lane in enumerate(window.order):
         waits = lane.unsettled_from(lane.cursor) if lane.backlogged else None
         if waits is None or lane.paging or lane.bare or window.purging or window.overdone:

@@ -151,8 +151,8 @@ class Runner:
         return self.shard.overflow.use
 
     def allot(self, messages: int, size: int | None) -> None:
-        self.shard.allot(messages, size, self.node.now)
-        self.wake()
+        if self.shard.allot(messages, size, self.node.now):
+            self.wake()
 
     # What clients hand in
 

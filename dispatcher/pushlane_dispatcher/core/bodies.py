@@ -28,8 +28,8 @@ YIELD = 100
 
 class Bodies:
     __slots__ = (
-        "_bounds", "_budget", "_bytes", "_effects", "_fetching", "_order", "_reading", "_urgent",
-        "bare", "resident",
+        "_bounds", "_budget", "_bytes", "_effects", "_fetching", "_order", "_reading", "bare",
+        "resident", "urgent",
     )  # fmt: skip
 
     def __init__(self, bounds: Bounds, order: list[Lane], effects: list[Effect]) -> None:
@@ -42,7 +42,7 @@ class Bodies:
         self._budget = Budget()
         self.bare = 0
         """Ready messages, in all lanes, whose bodies are to be read again as room comes up."""
-        self._urgent: deque[Entry] = deque()
+        self.urgent: deque[Entry] = deque()
         """What is in flight or leaves, and needs its body: few, and somebody waits for them."""
         self._fetching = 0
         self._reading = 0
@@ -172,7 +172,7 @@ class Bodies:
             heappush(entry.lane.bare, (entry.seq, entry))
             self.bare += 1
         else:
-            self._urgent.append(entry)
+            self.urgent.append(entry)
 
     def want_nothing_ready(self) -> None:
         """What was ready is being purged."""
@@ -181,20 +181,30 @@ class Bodies:
         self.bare = 0
 
     def fetch_urgent(self) -> None:
-        urgent = self._urgent
+        urgent = self.urgent
         while urgent and self._fetching < FETCHES:
             count = min(self._bounds.fetch_messages, len(urgent))
             self._fetch([urgent.popleft() for _ in range(count)])
 
-    def fetch(self, lane: Lane) -> None:
-        """Read bodies of a lane's ready messages, as far as there is room."""
-        while lane.bare and self._fetching < FETCHES and self.room_for(lane):
+    def fetch(self, lane: Lane, enough: int) -> None:
+        """Read bodies of a lane's ready messages, as far as there is room.
+
+        Where it has `enough` at hand, only of those that come before them: what just made room for
+        a higher lane would have to do so again for the next message of that one.
+        """
+        bare = lane.bare
+        head = lane.head() if lane.ready >= enough else None
+        end = lane.stored if head is None else head.seq
+        while bare and bare[0][0] < end and self._fetching < FETCHES and self.room_for(lane):
             room = self._bounds.window_messages - self.resident - self._reading
-            count = min(self._bounds.fetch_messages, room, len(lane.bare))
+            count = min(self._bounds.fetch_messages, room)
             if count <= 0:
                 return
-            self.bare -= count
-            self._fetch([heappop(lane.bare)[1] for _ in range(count)])
+            wanted: list[Entry] = []
+            while bare and bare[0][0] < end and len(wanted) < count:
+                wanted.append(heappop(bare)[1])
+            self.bare -= len(wanted)
+            self._fetch(wanted)
 
     def _fetch(self, wanted: list[Entry]) -> None:
         """Bucket by bucket."""

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
-from pushlane.wire.errors import PushlaneError
+from pushlane.wire.errors import PushlaneError, Unavailable
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Effect, Transfer
 from pushlane_dispatcher.core.entry import Entry
@@ -37,6 +37,10 @@ REDRIVEN = "redriven"
 
 NOWHERE = ""
 """Where a parked message goes."""
+
+
+class Unsent(Unavailable):
+    """Try again; and nothing was sent, so this try has no outcome that could be unknown."""
 
 
 class Line:
@@ -62,9 +66,9 @@ class Line:
 
 class Departures:
     __slots__ = (
-        "_able", "_bodiless", "_bounds", "_deciding", "_effects", "_flying", "_held", "_life",
-        "_lines", "_log", "_next", "_order", "_parked", "_parked_until", "_queue_id", "_queue_name",
-        "_shard", "_source", "_window", "dead_letter",
+        "_able", "_bodiless", "_bounds", "_deciding", "_effects", "_first", "_flying", "_held",
+        "_life", "_lines", "_log", "_next", "_order", "_parked", "_parked_until", "_queue_id",
+        "_queue_name", "_shard", "_source", "_unknown", "_window", "dead_letter",
     )  # fmt: skip
 
     def __init__(
@@ -99,8 +103,10 @@ class Departures:
         """Dead letters that no queue takes, and why."""
         self._parked_until: int | None = None
         self._order = 0
-        self._next = make_seq(epoch, 1)
+        self._first = self._next = make_seq(epoch, 1)
         """The next one's number: above all that older owners gave."""
+        self._unknown: set[Entry] = set()
+        """Redriven, and a try had an unknown outcome: they may be stored there."""
 
     # Leaving
 
@@ -126,6 +132,9 @@ class Departures:
             line = self._lines[entry.to] = Line(entry.to)
             self._able.append(line)
         line.waiting.append(entry)
+        if len(line.waiting) > self._bounds.transfers:
+            # Its turn may be far off: the window is for those that consumers can get.
+            self._window.bodies.thin(entry)
 
     def fetched(self, entries: Sequence[Entry]) -> set[Entry]:
         """Bodies were read again, or not found. Which were for messages that are to go?"""
@@ -209,12 +218,14 @@ class Departures:
         kept: list[Entry] = []
         for entry, error in zip(transfer.entries, errors, strict=True):
             line.waiting.popleft()
+            if error is not None and not self._for_good(entry, error, late):
+                kept.append(entry)
+                continue
+            self._unknown.discard(entry)
             if error is None:
                 self._moved(entry, now)
-            elif _for_good(error, late and entry.cause == REDRIVEN):
-                self._refused(line, entry, error, now, wall)
             else:
-                kept.append(entry)
+                self._refused(line, entry, error, now, wall)
         line.waiting.extendleft(reversed(kept))
         if line.deciding:
             return
@@ -223,6 +234,22 @@ class Departures:
             self._go_on(line)
         else:
             self._hold(line, error, now)
+
+    def _for_good(self, entry: Entry, error: PushlaneError, late: bool) -> bool:
+        """Whether trying again is of no use; `late`: or has been for too long.
+
+        Then what is redriven comes back, if it is certain that it is not stored there.
+        """
+        if not error.info.retry:
+            return True
+        if entry.cause != REDRIVEN:
+            return False
+        if isinstance(error, Unsent):  # it says nothing of earlier tries, or of older owners'
+            return late and entry not in self._unknown and entry.number >= self._first
+        if error.info.outcome_unknown:
+            self._unknown.add(entry)
+            return False
+        return late
 
     def _moved(self, entry: Entry, now: int) -> None:
         self._life.move((entry,), Event.MOVE, now)
@@ -289,6 +316,7 @@ class Departures:
     # Parking
 
     def _park(self, entry: Entry, now: int) -> None:
+        self._window.bodies.thin(entry)
         line = self._deciding.pop(entry, None)
         if line is not None:
             if self._parked_until is None:
@@ -348,8 +376,3 @@ class Departures:
         if line is not None and line.failures:
             return f"it waits for {entry.to}: {line.error}", line.retry_at
         return f"it leaves: {entry.cause}", None
-
-
-def _for_good(error: PushlaneError, late: bool) -> bool:
-    """Whether trying again is of no use; `late`: or has been for too long."""
-    return not error.info.retry or (late and not error.info.outcome_unknown)

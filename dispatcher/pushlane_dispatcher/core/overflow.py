@@ -38,8 +38,8 @@ class Use(NamedTuple):
 
 class Overflow:
     __slots__ = (
-        "_bounds", "_departures", "_journal", "_life", "_verdicts", "_window", "bytes", "limit",
-        "limit_bytes", "messages", "owing",
+        "_bounds", "_departures", "_journal", "_life", "_verdicts", "_window", "allotted", "bytes",
+        "limit", "limit_bytes", "messages", "owing",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +65,8 @@ class Overflow:
         """This shard's share of `max_messages` …"""
         self.limit_bytes: int | None = None
         """… and of `max_bytes`."""
+        self.allotted = False
+        """These are its share, not a guess."""
         self.owing = False
         """More was taken than there is room for: the oldest are to go."""
 
@@ -76,16 +78,31 @@ class Overflow:
         bucket.noted = now
 
     def configured(self) -> None:
-        """Until it gets its share, a shard has an equal part of the queue's limits."""
+        """Until it gets its share, a shard has an equal part of the queue's limits.
+
+        Its share may be greater, as other shards may hold less: until then nothing is let go. Only
+        in a queue of one shard, whose limits never grow, the part is the share.
+        """
         config = self._verdicts.config
+        self.allotted = config.shards == 1 and not config.auto_expand
         self.limit = config.max_messages // config.shards
         self.limit_bytes = None if config.max_bytes is None else config.max_bytes // config.shards
 
-    def allot(self, messages: int, size: int | None, now: int, wall: int) -> None:
-        """From now on this is its share. When it holds more, the oldest go, if they may."""
+    def allot(self, messages: int, size: int | None, now: int, wall: int) -> bool:
+        """From now on this is its share. When it holds more, the oldest go, if they may.
+
+        Whether anything changed by it: near its limit a queue deals with every publish.
+        """
+        same = self.allotted and (self.limit, self.limit_bytes) == (messages, size)
+        if same and self.owing:
+            return False  # the oldest go already, as they come to hand
         self.limit, self.limit_bytes = messages, size
-        self.owing = True
-        self.pay(now, wall)
+        self.allotted = True
+        self.owing = self._verdicts.config.overflow != "reject" and not self.has_room(0, 0)
+        if self.owing:
+            self.pay(now, wall)
+            return True
+        return False
 
     @property
     def used(self) -> int:
@@ -146,6 +163,8 @@ class Overflow:
 
     def pay(self, now: int, wall: int, count: int = 0, size: int = 0) -> None:
         """Let the oldest go until there is room; what is not at hand goes later."""
+        if not self.allotted:
+            return
         policy = self._verdicts.config.overflow
         for _ in range(self._bounds.dropped_messages):
             if policy == "reject" or self.has_room(count, size):

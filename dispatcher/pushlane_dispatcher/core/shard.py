@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher.core.account import Account
 from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, Bounds
@@ -159,6 +161,10 @@ class Shard:
         self.retention.reconsider()
         self._drops.archived = config.archive != "none"
 
+    def stop_granting(self) -> None:
+        """The shard is about to be closed. All else stays as it is, its share of the limits too."""
+        self.config = msgspec.structs.replace(self.config, paused=True)
+
     def effects(self, now: int) -> list[Effect]:
         """Hand over what is to be done, after granting and flushing what can be."""
         wall = now + self.offset
@@ -253,9 +259,9 @@ class Shard:
             for bucket in stored.lane.buckets[-2:]:
                 self.close(stored.lane, bucket, now)
 
-    def allot(self, messages: int, size: int | None, now: int) -> None:
-        """This shard's share of the queue's `max_messages` and `max_bytes` is another one now."""
-        self.overflow.allot(messages, size, now, now + self.offset)
+    def allot(self, messages: int, size: int | None, now: int) -> bool:
+        """This shard's share of the queue's `max_messages` and `max_bytes`. Does anything go?"""
+        return self.overflow.allot(messages, size, now, now + self.offset)
 
     def append_refused(self, append: Append, now: int) -> bool:
         """A flush certainly was not stored. False: write the same again (see `Journal`)."""

@@ -29,6 +29,9 @@ from pushlane_storage.seq import make_seq
 AHEAD = 2
 """Pages that are read before their turn, so that consumers don't wait for the disk."""
 
+_RETRYING, _LEAVING = int(State.RETRYING), int(State.LEAVING)
+"""Asked for with every segment, and names of an enumeration are looked up slowly."""
+
 NUMBERS = (
     "blocked", "blocked_stored", "delayed", "delayed_stored", "retrying", "retrying_full",
 )  # fmt: skip
@@ -98,17 +101,18 @@ class Window:
         """So many messages are in backoff, or on their way to other queues, that nothing new is
         begun before some of them are due, or gone."""
         counts = self._life.counts
-        return counts[State.RETRYING] + counts[State.LEAVING] >= self._bounds.retrying
+        return counts[_RETRYING] + counts[_LEAVING] >= self._bounds.retrying
 
     def read(self) -> None:
         """Ask the store for more: bodies, keys that are sought, and where a lane runs low."""
-        self.bodies.fetch_urgent()
+        if self.bodies.urgent:
+            self.bodies.fetch_urgent()
         if self.keys.sought and not self.purging:
             self._seeking.read()
         outdone = False  # by a higher lane, which needs the room
         for lane in self.order:
             if lane.bare and not outdone:
-                self.bodies.fetch(lane)
+                self.bodies.fetch(lane, AHEAD * self._bounds.page_messages)
             if lane.backlogged:
                 self._page(lane)
                 outdone |= lane.backlogged

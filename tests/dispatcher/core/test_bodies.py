@@ -93,3 +93,34 @@ def test_a_lower_lane_or_the_same_takes_no_room_away(lane: int) -> None:
     rig.publish("more", lane=lane)
     assert rig.shard.window.lanes[LANE].ready == 300
     assert rig.shard.window.bodies.bare == 0
+
+
+def test_single_messages_of_a_higher_lane_cost_no_reads_while_a_lower_one_has_plenty() -> None:
+    rig = Rig(bounds=SMALL)
+    rig.publish(*names(300))
+    for name in names(50, "top"):
+        rig.publish(name, lane=9)
+    assert rig.shard.window.bodies.bare, "they made room"
+    assert rig.reads == []
+    consumer = rig.subscribe(10)
+    got = []
+    while consumer.inbox:
+        got += consumer.take()
+        consumer.ack(*consumer.sub.held)
+    assert got == [*names(50, "top"), *names(300)]
+    fetched = sum(len(read.entries) for read in rig.reads if isinstance(read, Fetch))
+    assert fetched == 100, "each body once"
+
+
+def test_one_that_came_back_without_its_body_is_read_though_its_lane_has_plenty() -> None:
+    rig = Rig(QueueConfig(max_attempts=99), SMALL)
+    rig.publish(*names(310))
+    consumer = rig.subscribe(1)
+    consumer.credit(0)
+    rig.shard.window.bodies.thin(rig.entry(consumer.inbox[0].seq))
+    consumer.nack(1, delay_ms=0)
+    (fetch,) = [read for read in rig.reads if isinstance(read, Fetch)]
+    assert len(fetch.entries) == 1
+    consumer.inbox = []
+    consumer.credit(1)
+    assert consumer.take() == ["0000"]

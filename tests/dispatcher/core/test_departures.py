@@ -6,6 +6,7 @@ import pytest
 
 from pushlane.wire.errors import NotFound, PushlaneError, QueueFull, TooLarge, Unavailable
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import Fetch, Page, Settle, Transfer
 from pushlane_dispatcher.core.ident import make_id
 from pushlane_storage.message import TRANSFER, Dead, Message
@@ -135,6 +136,28 @@ def test_transfers_under_way_are_bounded() -> None:
     rig.hold = set()
     rig.finish()
     assert moved(rig) == ["a", "b", "c", "d", "e"]
+
+
+HELD_UP = [QueueFull("full"), TooLarge("too large")]
+"""Why nothing is taken: now, and for good."""
+
+
+@pytest.mark.parametrize("error", HELD_UP)
+def test_however_many_can_not_leave_others_are_delivered(error: PushlaneError) -> None:
+    bounds = Bounds(window_messages=100, transfers=5, page_messages=20, segment_messages=10)
+    rig = Rig(bounds=bounds)
+    rig.refusal = lambda _: error
+    rig.publish(*[str(n) for n in range(150)], expires_at=rig.wall + 1_000)
+    rig.wait(10_000)
+    assert rig.stats.leaving == 150
+    assert rig.shard.window.bodies.resident <= 5, "what stands in line does without its body"
+    rig.publish("plain")
+    consumer = rig.subscribe()
+    assert consumer.bodies == ["plain"]
+    consumer.ack(1)
+    rig.refusal = None
+    rig.wait(600_000)
+    assert moved(rig) == [str(n) for n in range(150)]
 
 
 def test_bodies_read_again_for_transfers_are_bounded() -> None:
@@ -508,6 +531,37 @@ def test_a_dead_letter_that_is_refused_is_parked_and_holds_up_nobody() -> None:
     assert found.why == "it can't leave: q.dead refuses it: over 10 bytes"
     assert found.until == rig.wall + rig.bounds.parked_ms
     assert found.error == "bad", "that is what its consumer said"
+
+
+def elsewhere(_: Message) -> PushlaneError:
+    return Unsent("queue one is in use by another server")
+
+
+def test_a_redriven_message_that_could_not_be_sent_at_all_comes_back_too() -> None:
+    rig = Rig(bounds=Bounds(redrive_wait_ms=60_000))
+    rig.refusal = elsewhere
+    seqs = rig.publish(*"ab").seqs
+    redrive(rig, *seqs)
+    rig.wait(59_000)
+    assert (rig.stats.leaving, rig.stats.ready) == (2, 0)
+    rig.wait(60_000)
+    assert (rig.stats.leaving, rig.stats.ready) == (0, 2)
+    assert "in use by another server" in (rig.explain(seqs[0]).error or "")
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_but_not_one_that_may_be_stored_there_since_an_earlier_try(crash: bool) -> None:
+    rig = Rig(bounds=Bounds(redrive_wait_ms=60_000))
+    rig.refusal = elsewhere if crash else lambda _: Unavailable("no answer")
+    redrive(rig, *rig.publish("a").seqs)
+    if crash:  # nobody knows what the old owner's tries came to
+        rig.crash()
+    rig.refusal = elsewhere
+    rig.wait(600_000)
+    assert (rig.stats.leaving, rig.stats.ready) == (1, 0)
+    rig.refusal = None
+    rig.wait(30_000)
+    assert (moved(rig), rig.stats.stored) == (["a"], 0)
 
 
 def test_it_is_offered_again_later() -> None:

@@ -1,5 +1,7 @@
 """Overflow: what a full queue does with a publish."""
 
+from typing import Any
+
 import pytest
 
 from pushlane.wire.errors import NotFound, QueueFull
@@ -316,6 +318,41 @@ def test_a_shard_has_an_equal_part_until_it_gets_its_share() -> None:
     assert (overflow.limit, overflow.limit_bytes) == (70, 600)
 
 
+@pytest.mark.parametrize("config", [{"shards": 4}, {"auto_expand": True}])
+def test_nothing_goes_before_a_shard_knows_its_share(config: dict[str, Any]) -> None:
+    """A limit that may be greater than what it knows is no reason to drop anything."""
+    rig = Rig(QueueConfig(max_messages=10, overflow="drop_oldest", **config))
+    rig.shard.allot(20, None, rig.now)
+    rig.publish("dead", *names(12))
+    rig.refusing = True
+    rig.crash()
+    rig.publish("late")
+    consumer = rig.subscribe(1)
+    consumer.credit(0)
+    consumer.nack(1, dead=True)
+    assert (rig.stats.leaving, rig.stats.ready, rig.stats.dropped) == (1, 13, 0)
+    rig.shard.allot(5, None, rig.now)
+    rig.run()
+    assert (rig.stats.leaving, rig.stats.ready, rig.stats.dropped) == (1, 4, 9)
+
+
+def test_a_shard_that_is_being_closed_keeps_its_share() -> None:
+    rig = Rig(QueueConfig(max_messages=10, shards=4, overflow="drop_oldest"))
+    rig.shard.allot(9, None, rig.now)
+    rig.refusing = True
+    rig.publish("dead", *names(7))
+    consumer = rig.subscribe(1)
+    consumer.credit(0)
+    rig.hold = {Transfer}
+    consumer.nack(1, dead=True)
+    rig.shard.stop_granting()
+    rig.hold = set()
+    rig.finish()
+    assert (rig.stats.leaving, rig.stats.ready, rig.stats.dropped) == (1, 7, 0)
+    consumer.credit(5)
+    assert consumer.bodies == ["dead"]
+
+
 def test_a_smaller_share_makes_the_oldest_go() -> None:
     rig = Rig(QueueConfig(max_messages=10, overflow="drop_oldest"))
     rig.publish(*names(10))
@@ -338,6 +375,7 @@ def test_one_that_may_not_leave_now_leaves_later() -> None:
     rig.shard.allot(1, None, rig.now)
     rig.run()
     assert (rig.stats.leaving, rig.shard.overflow.owing) == (2, True)
+    assert not rig.shard.allot(1, None, rig.now), "it is the same share"
     rig.refusing = False
     rig.wait(1_000)
     assert (rig.stats.stored, rig.shard.overflow.owing) == (1, False)

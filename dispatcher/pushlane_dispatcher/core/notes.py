@@ -24,7 +24,7 @@ _SOON_MS = 3_600_000
 
 
 class Notes:
-    __slots__ = ("_bounds", "_effects", "_kept", "_note", "_producers", "holding")
+    __slots__ = ("_bounds", "_effects", "_kept", "_note", "_outdone", "_producers", "holding")
 
     def __init__(
         self, bounds: Bounds, effects: list[Effect], producers: Producers, blank: Note
@@ -38,6 +38,8 @@ class Notes:
         """By producer: the highest of its numbers in a bucket that is dropped."""
         self.holding: WriteNote | None = None
         """Nothing is to be stored or settled before this is durable."""
+        self._outdone = False
+        """While it was under way, something came up that is due earlier still."""
 
     def restore(self, note: Note, now: int, wall: int) -> None:
         """Recovery: what the predecessors left. It comes before what buckets say."""
@@ -63,14 +65,28 @@ class Notes:
         for name, (_, high) in producers.items():
             self._kept[name] = max(high, self._kept.get(name, 0))
 
-    def remind(self, due: int, now: int, wall: int, *, hold: bool) -> None:
-        """Something is due by then, which the note must say. `hold`: before anything is written."""
+    def remind(self, due: int, now: int, wall: int, *, hold: bool) -> bool:
+        """Something is due by then, which the note must say. `hold`: before anything is written.
+
+        False: not yet, ask again when the one is durable that all wait for. Only one of these is
+        under way at a time. Were each that comes up due earlier than the one before, nothing would
+        ever be stored: so when that happens, the next note is earlier than it need be.
+        """
         if self._note.due is not None and self._note.due <= due:
-            return
+            return True
+        if not hold:
+            self._note = replace(self._note, due=due)
+            self.write(now, wall)
+            return True
+        if self.holding is not None:
+            self._outdone = True
+            return False
+        if self._outdone:
+            self._outdone = False
+            due = min(due, wall + (due - wall) // 2)
         self._note = replace(self._note, due=due)
-        write = self.write(now, wall)
-        if hold:
-            self.holding = write
+        self.holding = self.write(now, wall, holding=True)
+        return True
 
     def part(self, due: int | None, now: int, wall: int) -> None:
         """The shard closes: what is too early in the note, and soon, would open it for nothing."""
@@ -83,10 +99,10 @@ class Notes:
         if self.holding is write:
             self.holding = None
 
-    def write(self, now: int, wall: int) -> WriteNote:
-        """Before everything that is asked for after this."""
+    def write(self, now: int, wall: int, holding: bool = False) -> WriteNote:
+        """Before every drop that is asked for after this."""
         kept, whole = self._gather(now, wall)
-        write = WriteNote(replace(self._note, kept=kept, whole=whole))
+        write = WriteNote(replace(self._note, kept=kept, whole=whole), holding)
         self._effects.append(write)
         self._note = replace(self._note, n=self._note.n + 1)
         return write

@@ -187,8 +187,8 @@ class Shard:
 
     def _remind(self, now: int, wall: int) -> None:
         """What is due while nobody uses the queue is noted before it is written."""
-        if self.journal.soonest is not None:
-            self.notes.remind(self.journal.soonest, now, wall, hold=True)
+        soonest = self.journal.soonest
+        if soonest is not None and self.notes.remind(soonest, now, wall, hold=True):
             self.journal.soonest = None
         if self.life.counts[State.LEAVING]:
             self.notes.remind(wall, now, wall, hold=True)

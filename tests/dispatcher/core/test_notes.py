@@ -210,6 +210,59 @@ def test_the_note_is_written_again_only_for_what_is_due_earlier() -> None:
     assert due(rig) == rig.wall + 300
 
 
+def test_messages_that_expire_earlier_and_earlier_are_stored_all_the_same() -> None:
+    rig = Rig()
+    rig.hold = {WriteNote}
+    tickets = []
+    for number in range(2_000):
+        tickets.append(rig.publish("x", expires_at=rig.wall + 600_000 - number))
+        for write in rig.held(WriteNote)[:1]:
+            rig.finish(write)
+        assert len(rig.held(WriteNote)) <= 1
+    assert len(rig.published) >= 1_990
+    rig.hold = set()
+    rig.finish()
+    assert rig.published == tickets
+    noted = due(rig)
+    assert noted is not None
+    assert noted <= rig.wall + 600_000 - 1_999
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.1])
+def test_however_fast_their_times_fall_a_few_notes_are_enough(share: float) -> None:
+    rig = Rig()
+    rig.hold = {WriteNote}
+    left = 14 * 24 * 60 * MINUTE
+    notes = 0
+    while left > 1:
+        rig.publish("x", expires_at=rig.wall + int(left))
+        left *= share
+    for left in range(1_000, 0, -1):
+        rig.publish("x", expires_at=rig.wall + left)
+        for write in rig.held(WriteNote):
+            notes += 1
+            rig.finish(write)
+        stored = [message for segment in rig.segments() for message in segment.messages]
+        assert all(due(rig) <= message.expires_at for message in stored)  # type: ignore[operator]
+    assert notes <= 32
+    assert rig.stats.pending == 0
+
+
+def test_nothing_is_stored_before_the_note_that_it_needs() -> None:
+    rig = Rig()
+    rig.hold = {WriteNote}
+    rig.publish("x", expires_at=rig.wall + 1_000)
+    rig.publish("y", expires_at=rig.wall + 500)
+    (first,) = rig.held(WriteNote)
+    rig.finish(first)
+    assert rig.segments() == []
+    (second,) = rig.held(WriteNote)
+    assert (second.holding, second.note.due) == (True, rig.wall + 250)
+    rig.finish(second)
+    assert rig.held(WriteNote) == []
+    assert len(rig.published) == 2
+
+
 def test_what_is_stored_is_due_when_its_retention_ends() -> None:
     rig = Rig(QueueConfig(retention_ms=1_000_000))
     rig.publish("x")

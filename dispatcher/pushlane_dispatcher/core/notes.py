@@ -20,7 +20,8 @@ from pushlane_storage.bucket import Bucket
 from pushlane_storage.note import KeptNumbers, Note
 
 _SOON_MS = 3_600_000
-"""A note that is too early by more than this is left as it is when the shard closes."""
+"""A note that is too early by more than this is left as it is when the shard closes; and so long a
+shard may stay closed in which something may be due that nobody could look at."""
 
 
 class Notes:
@@ -88,10 +89,22 @@ class Notes:
         self.holding = self.write(now, wall, holding=True)
         return True
 
-    def part(self, due: int | None, now: int, wall: int) -> None:
-        """The shard closes: what is too early in the note, and soon, would open it for nothing."""
+    def part(
+        self, due: int | None, now: int, wall: int, *, unseen: bool = False, reading: bool = False
+    ) -> None:
+        """The shard closes: what is too early in the note, and soon, would open it for nothing.
+
+        `unseen`: there are messages of which nobody knows when they are due. The note was written
+        for them, too, so it stands until its time comes. If there was no room to look at them even
+        then, there will be none at once; but while they are being read, there is.
+        """
         noted = self._note.due
-        if noted != due and (noted is None or noted < wall + _SOON_MS):
+        if unseen:
+            kept = noted if noted is not None and (reading or noted > wall) else wall + _SOON_MS
+            due = kept if due is None else min(due, kept)
+        if noted == due:
+            return
+        if noted is None or noted < wall + _SOON_MS or (due is not None and due < noted):
             self._note = replace(self._note, due=due)
             self.write(now, wall)
 

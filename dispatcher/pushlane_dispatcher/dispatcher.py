@@ -358,9 +358,10 @@ class Dispatcher:
         opened = OpenQueue(row, runners, self._tools.chance, self._tools.bounds.max_limit)
         opened.claimed = claims is not None
         self._open[row.tenant, row.name] = opened
+        # It may have been changed until its slots were ours; and some of its shards may have been
+        # open for longer than that, for what is due in them.
         newer = await self._queues.get(row.tenant, row.name)
-        if newer.version != row.version:  # it was changed until its slots were ours
-            opened.configure(newer, own_dead_letter(newer.name, newer.config))
+        opened.configure(newer, own_dead_letter(newer.name, newer.config))
         return opened
 
     async def _open_shards(
@@ -515,14 +516,16 @@ class Dispatcher:
 
     async def _reconfigure(self, tenant: str, name: str) -> None:
         async with self._manager.lock(tenant, name):
-            opened = self._open.get((tenant, name))
-            if opened is None:
-                return
             try:
                 row = await self._queues.get(tenant, name)
             except NotFound:  # its shards are as good as closed
                 return
-            opened.configure(row, own_dead_letter(row.name, row.config))
+            dead_letter = own_dead_letter(row.name, row.config)
+            opened = self._open.get((tenant, name))
+            if opened is None:  # but some of its shards may be, without the others
+                self._shards.configure(row, dead_letter)
+            else:
+                opened.configure(row, dead_letter)
 
     async def _ensure(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
         return await self._manager.ensure(tenant, name, config)

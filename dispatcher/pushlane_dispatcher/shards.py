@@ -316,6 +316,12 @@ class Shards:
         """`Fenced` unless they were ours after this call began."""
         await self._slots.confirm(_keys(row))
 
+    def configure(self, row: QueueRow, dead_letter: str | None) -> None:
+        """Those shards of a queue that are open have another configuration."""
+        for held in self._of(row):
+            if held.runner is not None:
+                held.runner.configure(row.config, dead_letter)
+
     def forget(self, row: QueueRow) -> None:
         """The queue is no more."""
         for key in _keys(row):

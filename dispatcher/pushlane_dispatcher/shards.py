@@ -255,13 +255,18 @@ class Shards:
             standing = await read_standing(tools.store, row.tenant, row.name, held.key, minute)
         tally = None if standing is None else standing.tally
         shard = await take_over(tools, row, held.number, held.dead_letter, epoch, rows, tally)
-        ledger: Ledger | Unkept = Unkept(tools.store, row.tenant, shard)
-        if standing is not None:
-            ledger = Ledger(tools.store, row.tenant, shard, standing)
-            await until_decided(ledger.begin, tools.settings)
-        if not slot.holds(epoch):
-            return None
-        return self._make_runner(row, shard, ledger)
+        runner = None
+        try:
+            ledger: Ledger | Unkept = Unkept(tools.store, row.tenant, shard)
+            if standing is not None:
+                ledger = Ledger(tools.store, row.tenant, shard, standing)
+                await until_decided(ledger.begin, tools.settings)
+            if slot.holds(epoch):
+                runner = self._make_runner(row, shard, ledger)
+        finally:
+            if runner is None:  # nobody else would (see `Entry`)
+                shard.dispose()
+        return runner
 
     def _make_runner(self, row: QueueRow, shard: Shard, ledger: Ledger | Unkept) -> ShardRunner:
         tools, send = self._tools, self._send(row.tenant)

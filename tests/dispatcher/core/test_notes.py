@@ -235,8 +235,8 @@ def test_however_fast_their_times_fall_a_few_notes_are_enough(share: float) -> N
     left = 14 * 24 * 60 * MINUTE
     notes = 0
     while left > 1:
-        rig.publish("x", expires_at=rig.wall + int(left))
-        left *= share
+        rig.publish("x", expires_at=rig.wall + left)
+        left = int(left * share)
     for left in range(200, 0, -1):
         rig.publish("x", expires_at=rig.wall + left)
         for write in rig.held(WriteNote):

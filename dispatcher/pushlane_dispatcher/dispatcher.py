@@ -242,7 +242,7 @@ class Dispatcher:
         idle_ms = settings.shared_idle_ms if shared else settings.idle_ms
         while True:
             await trio.sleep(idle_ms / 2000)
-            await self._shards.close_idle(idle_ms)
+            await self._shards.close_unused(idle_ms)
             await self._shards.release_idle()
 
     async def compare(self, store: SharedStore) -> None:

@@ -81,6 +81,12 @@ class ShardRunner:
     def unused(self) -> bool:
         return self._engine.unused
 
+    @property
+    def tenures(self) -> int:
+        """How many owners, this one included, stored what has not ended yet."""
+        lanes = self._shard.window.order
+        return len({bucket.key.epoch for lane in lanes for bucket in lane.buckets})
+
     async def run(self) -> Stop:
         """The shard's task; `stopped_by` once it is over."""
         return await self._engine.run()

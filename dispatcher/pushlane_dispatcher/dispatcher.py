@@ -232,8 +232,8 @@ class Dispatcher:
         while True:
             await trio.sleep(settings.windows_ms / 1000)
             if budget.refused and not budget.spent:
-                budget.refused = False
-                self._shards.wake()
+                refused, budget.refused = budget.refused, set()
+                self._shards.wake(refused)
 
     async def sweep(self) -> None:
         """A task: closes what nobody uses, and gives back the slots where others may want them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Set
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -94,11 +94,11 @@ class Shards:
                     sums[name] += number
         return sums
 
-    def wake(self) -> None:
-        """Have all look whether they can go on."""
+    def wake(self, refused: Set[object]) -> None:
+        """Have those look whether they can go on whose windows are named."""
         for held in self._held.values():
             if held.runner is not None and held.runner.running:
-                held.runner.wake()
+                held.runner.wake_if_in(refused)
 
     def __len__(self) -> int:
         return len(self._held)

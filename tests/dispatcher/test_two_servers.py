@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 import trio
 
@@ -240,6 +241,19 @@ async def test_all_shards_of_a_queue_are_idle_or_none(a: Server) -> None:
     assert queue.running
     await trio.sleep(Settings().shared_idle_ms / 1000 * 2)
     assert a.dispatcher.open_shards == 0
+
+
+async def test_a_new_owner_writes_the_note_that_it_found(a: Server, b: Server) -> None:
+    row = await a.dispatcher.create(TENANT, "q")
+    assert await a.publish(b"1")
+    await trio.sleep(Settings().shared_idle_ms / 1000 * 2)
+    before = await a.store.read_note(ShardKey(row.id, 0))
+    runner = (await b.dispatcher.open(TENANT, "q")).runners[0]
+    await trio.sleep(1)
+    after = await b.store.read_note(runner.key)
+    assert before is not None
+    assert before.due is not None
+    assert after == msgspec.structs.replace(before, owner=runner.epoch, n=0)
 
 
 async def test_a_queue_with_a_consumer_is_not_idle(a: Server, b: Server) -> None:

@@ -50,6 +50,15 @@ class Notes:
             numbers = [low + count - 1 for low, count, _, _ in kept.runs]
             self._kept[kept.producer] = max(numbers, default=kept.floor)
 
+    def repeat(self, note: Note) -> None:
+        """Say once more, in the name of this owner, what a predecessor's note said.
+
+        Where a predecessor may still be writing, a last note of its own could land after this one
+        was read, and stand with a later time than is noted here.
+        """
+        self._effects.append(WriteNote(replace(note, owner=self._note.owner, n=self._note.n)))
+        self._note = replace(self._note, n=self._note.n + 1)
+
     def concerns(self, bucket: Bucket) -> bool:
         """Whether something has to be noted before a bucket is dropped."""
         producers = bucket.marks.producers

@@ -454,3 +454,25 @@ def test_a_new_owner_takes_the_note_over() -> None:
     note = rig.tables.read_note(rig.key)
     assert note is not None
     assert note.owner == 1
+
+
+def test_a_predecessor_s_late_note_does_not_replace_what_its_successor_repeats() -> None:
+    rig = Rig()
+    expires_at = rig.wall + 10 * MINUTE
+    rig.publish("x", expires_at=expires_at)
+    rig.hold = {WriteNote}
+    rig.shard.notes.part(expires_at + MINUTE, rig.now, rig.wall)
+    rig.run()
+    (late,) = rig.held(WriteNote)
+    read = rig.tables.read_note(rig.key)
+    assert read is not None
+    rig.hold = set()
+    rig.crash()
+    rig.tables._shards[rig.key].note = late.note  # it landed when the other one was read
+    rig.shard.notes.repeat(read)
+    rig.run()
+    assert due(rig) == expires_at
+    rig.publish("y", expires_at=expires_at - 1)
+    note = rig.tables.read_note(rig.key)
+    assert note is not None
+    assert (note.owner, note.n, note.due) == (rig.epoch, 1, expires_at - 1)

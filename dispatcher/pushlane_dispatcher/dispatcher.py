@@ -232,8 +232,8 @@ class Dispatcher:
         while True:
             await trio.sleep(settings.windows_ms / 1000)
             if budget.refused and not budget.spent:
-                budget.refused = False
-                self._shards.wake()
+                refused, budget.refused = budget.refused, set()
+                self._shards.wake(refused)
 
     async def sweep(self) -> None:
         """A task: closes what nobody uses, and gives back the slots where others may want them."""
@@ -242,7 +242,7 @@ class Dispatcher:
         idle_ms = settings.shared_idle_ms if shared else settings.idle_ms
         while True:
             await trio.sleep(idle_ms / 2000)
-            await self._shards.close_idle(idle_ms)
+            await self._shards.close_unused(idle_ms)
             await self._shards.release_idle()
 
     async def compare(self, store: SharedStore) -> None:
@@ -358,9 +358,10 @@ class Dispatcher:
         opened = OpenQueue(row, runners, self._tools.chance, self._tools.bounds.max_limit)
         opened.claimed = claims is not None
         self._open[row.tenant, row.name] = opened
+        # It may have been changed until its slots were ours; and some of its shards may have been
+        # open for longer than that, for what is due in them.
         newer = await self._queues.get(row.tenant, row.name)
-        if newer.version != row.version:  # it was changed until its slots were ours
-            opened.configure(newer, own_dead_letter(newer.name, newer.config))
+        opened.configure(newer, own_dead_letter(newer.name, newer.config))
         return opened
 
     async def _open_shards(
@@ -426,22 +427,28 @@ class Dispatcher:
 
     # Looking
 
-    async def _look(self, tenant: str, name: str) -> OpenQueue | QueueView:
+    @asynccontextmanager
+    async def _look(self, tenant: str, name: str) -> AsyncIterator[OpenQueue | QueueView]:
         """What is open here, else what is stored: who only looks takes nothing from anybody."""
         found = self._found(tenant, name, None)
         if found is not None:
-            return found
+            yield found
+            return
         row = await self._queues.get(tenant, name)
         async with self._views:
             with store_answers(name):
-                return await read_view(self._tools, row)
+                view = await read_view(self._tools, row)
+        try:
+            yield view
+        finally:
+            view.dispose()
 
     async def stats(self, tenant: str, name: str) -> Stats:
-        found = await self._look(tenant, name)
-        if isinstance(found, OpenQueue):
-            return found.stats()
-        oldest = await oldest_at(self._tools.store, found)
-        return msgspec.structs.replace(found.stats(), oldest_at=oldest)
+        async with self._look(tenant, name) as found:
+            if isinstance(found, OpenQueue):
+                return found.stats()
+            oldest = await oldest_at(self._tools.store, found)
+            return msgspec.structs.replace(found.stats(), oldest_at=oldest)
 
     async def standing(self, tenant: str, name: str) -> Standing:
         """What a list of queues shows of one: from memory, or from what is stored."""
@@ -454,13 +461,13 @@ class Dispatcher:
 
     async def explain(self, tenant: str, name: str, message_id: str) -> Explanation:
         """Where a message stands and why, or how it ended."""
-        queue = await self._look(tenant, name)
-        return await lookup.explain(self._tools.store, queue, message_id)
+        async with self._look(tenant, name) as queue:
+            return await lookup.explain(self._tools.store, queue, message_id)
 
     async def message(self, tenant: str, name: str, message_id: str) -> tuple[Message, int]:
         """A message that has not ended, and how often it was started."""
-        queue = await self._look(tenant, name)
-        return await lookup.read_message(self._tools.store, queue, message_id)
+        async with self._look(tenant, name) as queue:
+            return await lookup.read_message(self._tools.store, queue, message_id)
 
     async def cancel(self, tenant: str, name: str, message_id: str) -> None:
         """End a delayed message. `Conflict` when it is not delayed (any more)."""
@@ -474,13 +481,13 @@ class Dispatcher:
         About `most_bytes` are read for it, and more than they allow is left out.
         """
         with trio.move_on_after(self._tools.settings.peek_ms / 1000):
-            queue = await self._look(tenant, name)
-            return await peek(self._tools.store, queue, limit, after, most_bytes)
+            async with self._look(tenant, name) as queue:
+                return await peek(self._tools.store, queue, limit, after, most_bytes)
         raise Unavailable(f"the store takes too long to read {name}", retry_ms=1_000)
 
     async def consumers(self, tenant: str, name: str) -> list[ConsumerInfo]:
-        queue = await self._look(tenant, name)
-        return [info for runner in queue.runners for info in runner.consumers()]
+        async with self._look(tenant, name) as queue:
+            return [info for runner in queue.runners for info in runner.consumers()]
 
     async def usage(
         self, tenant: str, first: int, last: int, step: int, queue: str | None, most: int
@@ -515,14 +522,16 @@ class Dispatcher:
 
     async def _reconfigure(self, tenant: str, name: str) -> None:
         async with self._manager.lock(tenant, name):
-            opened = self._open.get((tenant, name))
-            if opened is None:
-                return
             try:
                 row = await self._queues.get(tenant, name)
             except NotFound:  # its shards are as good as closed
                 return
-            opened.configure(row, own_dead_letter(row.name, row.config))
+            dead_letter = own_dead_letter(row.name, row.config)
+            opened = self._open.get((tenant, name))
+            if opened is None:  # but some of its shards may be, without the others
+                self._shards.configure(row, dead_letter)
+            else:
+                opened.configure(row, dead_letter)
 
     async def _ensure(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
         return await self._manager.ensure(tenant, name, config)

@@ -103,7 +103,7 @@ class Engine:
             Settle: self._spawn(self._settle),
             Mark: self._tidy_later,
             Drop: self._tidy_later,
-            WriteNote: self._tidy_later,
+            WriteNote: self._note_down,
             DropPurges: self._tidy_later,
             Page: self._spawn(self._unless_fenced(self._page)),
             Fetch: self._spawn(self._unless_fenced(self._fetch)),
@@ -341,6 +341,22 @@ class Engine:
             self.stop(Stop.DAMAGED)
         return False
 
+    def _note_down(self, effect: WriteNote) -> None:
+        if effect.holding:
+            self._nursery.start_soon(self._write_note, effect)
+        else:
+            self._tidy_later(effect)
+
+    async def _write_note(self, effect: WriteNote) -> None:
+        """A note that publishes and settles wait for is decided as they are, not some day."""
+
+        async def write() -> None:
+            await self._store.write_note(self.shard.key, effect.note)
+
+        if await self._decide(write, never, None):
+            self.shard.noted(effect)
+        self.pump()
+
     def _tidy_later(self, effect: Mark | Drop | DropPurges | WriteNote) -> None:
         self._tidying.append(effect)
         if len(self._tidying) == 1:
@@ -369,17 +385,13 @@ class Engine:
                 await self._cache_marks(effect.bucket)
             elif isinstance(effect, WriteNote):
                 await self._store.write_note(self.shard.key, effect.note)
-                self._noted(effect)
+                self.shard.noted(effect)
             elif isinstance(effect, Drop):
                 await self._store.drop_bucket(self.shard.key, effect.key)
             else:
                 await self._store.drop_purges(self.shard.key, effect.flushes)
         except StoreDamaged as error:  # what the bucket holds can be served all the same
             log.error("%s: a bucket stays as it is: %s", self.shard.key, error)
-
-    def _noted(self, effect: WriteNote) -> None:
-        self.shard.noted(effect)
-        self.wake()
 
     async def _cache_marks(self, bucket: Bucket) -> None:
         if self._marks is not None and bucket.closed:
@@ -473,6 +485,7 @@ class Engine:
             and not self.shard.journal.pending_messages
             and self.shard.log.idle
             and not self._tidying
+            and self.shard.notes.holding is None
             and (self._courier is None or not self._courier.busy)
         )
 

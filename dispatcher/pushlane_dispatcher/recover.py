@@ -25,6 +25,7 @@ from pushlane_dispatcher.tools import Tools
 from pushlane_leases.interface import LeaseRun
 from pushlane_storage.bucket import CONTROL, BucketKey, ShardKey
 from pushlane_storage.existing import ShardRows, needs_heads, needs_settlements
+from pushlane_storage.interface import SharedStore
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.segment import SegmentHead
@@ -63,7 +64,7 @@ async def take_over(
             key,
             ahead // 1000,
         )
-    return Shard(
+    shard = Shard(
         key,
         row.name,
         row.config,
@@ -79,6 +80,9 @@ async def take_over(
         row.tenant,
         tools.clock.doubted,
     )
+    if isinstance(tools.store, SharedStore) and rows.note is not None and rows.note.due is not None:
+        shard.notes.repeat(rows.note)
+    return shard
 
 
 async def read_rows(tools: Tools, key: ShardKey) -> ShardRows:

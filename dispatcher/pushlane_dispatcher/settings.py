@@ -77,9 +77,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     windows_ms: int = 100
     """How often shards that had to do with that hear whether there is room again."""
     idle_ms: int = 600_000
-    """A shard that nobody used for this long is closed."""
+    """A queue that nobody used for this long is closed."""
     shared_idle_ms: int = 15_000
-    """The same where other servers may want its slot, which is given back then."""
+    """The same where other servers may want its slots, which are given back then. Times the number
+    of openings of which messages are left, up to `shard.bucket_ms`: each opening reads what those
+    before it left, so a slow producer without consumers is not to open the queue every time."""
     openings: int = 16
     """Shards that recover at once: each may read a lot."""
     recovery_reads: int = 8

@@ -7,7 +7,7 @@ stopped, or takes nothing more on, raise `Unavailable`: ask the dispatcher for i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from pushlane.wire.errors import Throttled, Unavailable
 from pushlane_dispatcher.core.budget import Budget
@@ -81,6 +81,12 @@ class ShardRunner:
     def unused(self) -> bool:
         return self._engine.unused
 
+    @property
+    def tenures(self) -> int:
+        """How many owners, this one included, stored what has not ended yet."""
+        lanes = self._shard.window.order
+        return len({bucket.key.epoch for lane in lanes for bucket in lane.buckets})
+
     async def run(self) -> Stop:
         """The shard's task; `stopped_by` once it is over."""
         return await self._engine.run()
@@ -97,9 +103,10 @@ class ShardRunner:
         """It is over: what it has in memory goes."""
         self._shard.window.bodies.join(Budget())
 
-    def wake(self) -> None:
-        """Have it look whether it can go on."""
-        self._engine.wake()
+    def wake_if_in(self, refused: Set[object]) -> None:
+        """Have it look whether it can go on, when its window is one of these."""
+        if self._shard.window.bodies in refused:
+            self._engine.wake()
 
     def catch_up(self) -> bool:
         """Have the lease cache told what it missed. False: it missed nothing."""

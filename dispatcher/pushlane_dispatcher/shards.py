@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Set
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -94,11 +94,11 @@ class Shards:
                     sums[name] += number
         return sums
 
-    def wake(self) -> None:
-        """Have all look whether they can go on."""
+    def wake(self, refused: Set[object]) -> None:
+        """Have those look whether they can go on whose windows are named."""
         for held in self._held.values():
             if held.runner is not None and held.runner.running:
-                held.runner.wake()
+                held.runner.wake_if_in(refused)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -147,7 +147,7 @@ class Shards:
         self, row: QueueRow, number: int, dead_letter: str | None, claims: Claims | None
     ) -> Held:
         if self._places.is_full:
-            await self.close_idle(0, at_most=1)
+            await self._close_one()
         await self._make_room(claims or ())
         if self._closed:
             raise Unavailable("the dispatcher is closing", retry_ms=1_000)
@@ -178,7 +178,7 @@ class Shards:
         """Who has a share of all open shards closes an idle one of theirs for another."""
         claim = self._places.over(claims)
         if claim is not None:
-            await self.close_idle(0, at_most=1, of=claim)
+            await self._close_one(claim)
 
     async def _serve(self, held: Held) -> None:
         """A shard's whole life here."""
@@ -255,13 +255,18 @@ class Shards:
             standing = await read_standing(tools.store, row.tenant, row.name, held.key, minute)
         tally = None if standing is None else standing.tally
         shard = await take_over(tools, row, held.number, held.dead_letter, epoch, rows, tally)
-        ledger: Ledger | Unkept = Unkept(tools.store, row.tenant, shard)
-        if standing is not None:
-            ledger = Ledger(tools.store, row.tenant, shard, standing)
-            await until_decided(ledger.begin, tools.settings)
-        if not slot.holds(epoch):
-            return None
-        return self._make_runner(row, shard, ledger)
+        runner = None
+        try:
+            ledger: Ledger | Unkept = Unkept(tools.store, row.tenant, shard)
+            if standing is not None:
+                ledger = Ledger(tools.store, row.tenant, shard, standing)
+                await until_decided(ledger.begin, tools.settings)
+            if slot.holds(epoch):
+                runner = self._make_runner(row, shard, ledger)
+        finally:
+            if runner is None:  # nobody else would (see `Entry`)
+                shard.dispose()
+        return runner
 
     def _make_runner(self, row: QueueRow, shard: Shard, ledger: Ledger | Unkept) -> ShardRunner:
         tools, send = self._tools, self._send(row.tenant)
@@ -316,6 +321,12 @@ class Shards:
         """`Fenced` unless they were ours after this call began."""
         await self._slots.confirm(_keys(row))
 
+    def configure(self, row: QueueRow, dead_letter: str | None) -> None:
+        """Those shards of a queue that are open have another configuration."""
+        for held in self._of(row):
+            if held.runner is not None:
+                held.runner.configure(row.config, dead_letter)
+
     def forget(self, row: QueueRow) -> None:
         """The queue is no more."""
         for key in _keys(row):
@@ -336,16 +347,46 @@ class Shards:
     def _of(self, row: QueueRow) -> list[Held]:
         return [held for held in self._held.values() if held.key.queue_id == row.id]
 
-    async def close_idle(self, idle_ms: int, at_most: int = 256, of: Claim | None = None) -> None:
-        """Close shards that nobody used lately, the longest unused first; `of`: only theirs."""
-        horizon = self._tools.clock.now() - idle_ms
-        idle = [
-            (used_at, held)
-            for used_at, held in self._idle()
-            if used_at <= horizon and (of is None or of in (held.claims or ()))
+    async def close_unused(self, idle_ms: int, at_most: int = 256) -> None:
+        """Close queues that nobody used lately, the longest unused first, about so many shards.
+
+        All shards of a queue go together: who uses it next would wait for any that is missing.
+        """
+        now = self._tools.clock.now()
+        used = {held: used_at for used_at, held in self._idle()}
+        queues: dict[str, list[Held]] = {}
+        for held in self._held.values():
+            queues.setdefault(held.key.queue_id, []).append(held)
+        unused = [
+            (used_at, group)
+            for group in queues.values()
+            if all(held in used for held in group)
+            and (used_at := max(used[held] for held in group)) <= now - idle_ms
+            and used_at <= now - self._patience(group, idle_ms)
         ]
-        idle.sort(key=lambda item: item[0])
-        await self._close_all([held for _, held in idle[:at_most]])
+        unused.sort(key=lambda item: item[0])
+        found: list[Held] = []
+        for _, group in unused:
+            if len(found) < at_most:
+                found += group
+        await self._close_all(found)
+
+    def _patience(self, group: list[Held], idle_ms: int) -> int:
+        """How long a queue stays open that nobody uses.
+
+        Each opening begins new buckets, and the next one reads those of all openings before it that
+        are not drained: a slow producer without consumers would read more with every message. So
+        each time such a queue stays open for longer, until the producer comes back in time.
+        """
+        runners = [held.runner for held in group if held.runner is not None]
+        openings = max(runner.tenures for runner in runners)
+        return min(idle_ms * max(1, openings), max(idle_ms, self._tools.bounds.bucket_ms))
+
+    async def _close_one(self, of: Claim | None = None) -> None:
+        """Close the shard that was unused for the longest time; `of`: one of theirs."""
+        idle = [item for item in self._idle() if of is None or of in (item[1].claims or ())]
+        if idle:
+            await self._close_all([min(idle, key=lambda item: item[0])[1]])
 
     async def close_idle_of(self, row: QueueRow) -> None:
         """Close the shards of a queue that nobody uses, and give their slots back."""

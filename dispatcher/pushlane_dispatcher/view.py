@@ -112,6 +112,9 @@ class ShardView:
     def consumers(self) -> list[ConsumerInfo]:
         return []
 
+    def dispose(self) -> None:
+        self._shard.dispose()
+
 
 class QueueView:
     def __init__(self, row: QueueRow, runners: list[ShardView]) -> None:
@@ -120,6 +123,11 @@ class QueueView:
 
     def stats(self) -> Stats:
         return add_up([runner.stats() for runner in self.runners])
+
+    def dispose(self) -> None:
+        """Nobody looks any more: its messages go only when they are let go (see `Entry`)."""
+        for runner in self.runners:
+            runner.dispose()
 
 
 def add_up(parts: list[Stats]) -> Stats:
@@ -131,9 +139,15 @@ def add_up(parts: list[Stats]) -> Stats:
 
 
 async def read_view(tools: Tools, row: QueueRow) -> QueueView:
-    """Errors of the store come through."""
-    shards = [await _read_shard(tools, row, number) for number in range(row.config.shards)]
-    return QueueView(row, shards)
+    """To be disposed. Errors of the store come through."""
+    view = QueueView(row, [])
+    try:
+        for number in range(row.config.shards):
+            view.runners.append(await _read_shard(tools, row, number))
+    except BaseException:
+        view.dispose()
+        raise
+    return view
 
 
 async def _read_shard(tools: Tools, row: QueueRow, number: int) -> ShardView:
@@ -149,7 +163,11 @@ async def _read_shard(tools: Tools, row: QueueRow, number: int) -> ShardView:
         key, row.name, row.config, None, epoch, recovered, now, offset, tools.chance,
         tools.bounds,
     )  # fmt: skip
-    return ShardView(shard, now, await _delayed(tools.store, shard, now + offset))
+    try:
+        return ShardView(shard, now, await _delayed(tools.store, shard, now + offset))
+    except BaseException:
+        shard.dispose()
+        raise
 
 
 def _above(rows: ShardRows) -> int:

@@ -9,6 +9,7 @@ from pushlane.wire.errors import Throttled
 from pushlane_dispatcher.due import DueShards
 from pushlane_dispatcher.queues import Elsewhere
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.stop import Stop
 from pushlane_storage.interface import StoreRefused
 from pushlane_storage.note import DueShard
 from pushlane_storage.queue import QueueConfig
@@ -17,6 +18,7 @@ from tests.dispatcher.rig import (
     Consumer,
     ScriptedStore,
     answer,
+    blocked,
     dispatching,
     fail,
     memory_store,
@@ -77,6 +79,38 @@ async def test_a_transfer_that_was_interrupted_goes_on_by_itself() -> None:
         await trio.sleep(3)
         assert dispatcher.due.opened == 1
         assert (await dispatcher.stats(TENANT, "q.dead")).stored == 1
+
+
+async def test_a_shard_that_was_open_before_its_queue_takes_on_what_was_changed() -> None:
+    store = memory_store()
+    async with dispatching(store, settings=SETTINGS) as dispatcher:
+        await dispatcher.create(TENANT, "q", QueueConfig())
+        wall = dispatcher.clock.wall()
+        await dispatcher.publish(TENANT, "q", [message(b"1"), message(b"2", expires_at=wall + 100)])
+    async with dispatching(store, settings=SETTINGS) as dispatcher:
+        await trio.sleep(2)
+        assert (dispatcher.due.opened, dispatcher.opened(TENANT, "q")) == (1, None)
+        await dispatcher.update(TENANT, "q", QueueConfig(paused=True, max_message_bytes=1))
+        queue = await dispatcher.open(TENANT, "q")
+        consumer = Consumer(queue.runners[0])
+        await trio.sleep(1)
+        assert consumer.runs == []
+        assert (await queue.publish([message(b"long")])).failed
+        await dispatcher.update(TENANT, "q", QueueConfig())
+        assert await consumer.got(1) == [b"1"]
+
+
+async def test_a_shard_whose_sibling_stopped_takes_on_what_is_changed() -> None:
+    async with dispatching() as dispatcher:
+        await dispatcher.create(TENANT, "q", QueueConfig(shards=2))
+        first, second = (await dispatcher.open(TENANT, "q")).runners
+        consumer = Consumer(first)
+        second.stop(Stop.UNDECIDED)
+        await blocked()
+        await dispatcher.update(TENANT, "q", QueueConfig(shards=2, paused=True))
+        await first.publish([message(b"1")])
+        await trio.sleep(1)
+        assert consumer.runs == []
 
 
 @pytest.mark.parametrize("name", ["gone", "made-again"])

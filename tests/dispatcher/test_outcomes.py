@@ -21,6 +21,7 @@ from tests.dispatcher.rig import (
     Gate,
     Rig,
     ScriptedStore,
+    Step,
     answer,
     blocked,
     fail,
@@ -218,6 +219,45 @@ async def test_marks_and_drops_are_repeated_in_order() -> None:
         tidied = [name for name, _ in store.script.calls if name in ("mark_bucket", "drop_bucket")]
         assert tidied[:3] == ["mark_bucket"] * 3
         assert tidied.count("drop_bucket") >= 1
+
+
+@pytest.mark.parametrize("step", [hang, fail(UNKNOWN), fail(REFUSED)])
+@pytest.mark.parametrize("name", ["mark_bucket", "drop_bucket"])
+async def test_publishes_and_settles_do_not_wait_for_tidying(name: str, step: Step) -> None:
+    store = ScriptedStore()
+    store.script.always[name] = step
+    async with rig(store, bounds=Bounds(bucket_messages=1), dedup_window_ms=0) as r:
+        consumer = r.consumer(acking=True)
+        for number in range(3):
+            await r.runner.publish(numbered(1, number))
+        await consumer.got(3)
+        await trio.sleep(1)
+        assert store.script.called(name)
+        consumer.acking = False
+        with trio.fail_after(0.1):
+            await r.publish(b"4", expires_at=r.dispatcher.clock.wall() + 60_000)
+            await consumer.got(4)
+            await consumer.nack(consumer.runs[-1], dead=True)
+        del store.script.always[name]
+
+
+async def test_a_note_that_stays_undecided_ends_the_shard() -> None:
+    store = ScriptedStore()
+    async with rig(store) as r:
+        store.script.always["write_note"] = fail(UNKNOWN)
+        with pytest.raises(Unavailable):
+            await r.publish(b"1", expires_at=r.dispatcher.clock.wall() + 60_000)
+        assert r.runner.stopped_by is Stop.UNDECIDED
+
+
+@pytest.mark.parametrize("error", [UNKNOWN, REFUSED])
+async def test_a_note_is_written_again_and_what_waits_for_it_is_stored(error: Exception) -> None:
+    store = ScriptedStore()
+    async with rig(store) as r:
+        store.script.add("write_note", fail(error), fail(error))
+        await r.publish(b"1", expires_at=r.dispatcher.clock.wall() + 60_000)
+        assert len(store.script.called("write_note")) == 3
+        assert r.runner.stats().stored == 1
 
 
 @pytest.mark.parametrize("error", [UNKNOWN, REFUSED])

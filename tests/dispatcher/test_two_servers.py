@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 import trio
 
 from pushlane.wire.errors import NotFound, Unavailable
+from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.redrive import Redrive
 from pushlane_dispatcher.settings import Settings
@@ -213,6 +215,46 @@ async def test_a_server_gives_back_what_is_idle(a: Server, b: Server) -> None:
     assert (a.store.stats().slots, a.dispatcher.open_shards) == (0, 0)
     assert await b.publish(b"4")
     assert (await b.dispatcher.stats(TENANT, "q")).stored == 4
+
+
+async def test_a_slow_producer_does_not_read_its_backlog_with_every_message(
+    a: Server, b: Server
+) -> None:
+    row = await a.dispatcher.create(TENANT, "q")
+    buckets = []
+    for _ in range(60):
+        assert await a.publish(b"1")
+        await trio.sleep(100)
+        buckets.append(len(await a.store.buckets(ShardKey(row.id, 0))))
+    epochs = {bucket.key.epoch for bucket in await a.store.buckets(ShardKey(row.id, 0))}
+    assert len(epochs) <= 100_000 / Settings().shared_idle_ms + 1
+    assert buckets[-1] <= 20
+    await trio.sleep(Bounds().bucket_ms / 1000 + 60)
+    assert await b.publish(b"2"), "it is given back all the same"
+
+
+async def test_all_shards_of_a_queue_are_idle_or_none(a: Server) -> None:
+    await a.dispatcher.create(TENANT, "q", CONFIG)
+    queue = await a.dispatcher.open(TENANT, "q")
+    for _ in range(20):
+        await queue.runners[1].publish([message(b"1")])
+        await trio.sleep(Settings().shared_idle_ms / 5_000)
+    assert queue.running
+    await trio.sleep(Settings().shared_idle_ms / 1000 * 2)
+    assert a.dispatcher.open_shards == 0
+
+
+async def test_a_new_owner_writes_the_note_that_it_found(a: Server, b: Server) -> None:
+    row = await a.dispatcher.create(TENANT, "q")
+    assert await a.publish(b"1")
+    await trio.sleep(Settings().shared_idle_ms / 1000 * 2)
+    before = await a.store.read_note(ShardKey(row.id, 0))
+    runner = (await b.dispatcher.open(TENANT, "q")).runners[0]
+    await trio.sleep(1)
+    after = await b.store.read_note(runner.key)
+    assert before is not None
+    assert before.due is not None
+    assert after == msgspec.structs.replace(before, owner=runner.epoch, n=0)
 
 
 async def test_a_queue_with_a_consumer_is_not_idle(a: Server, b: Server) -> None:

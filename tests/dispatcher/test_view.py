@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import trio
 
 from pushlane.wire.errors import NotFound, Unavailable
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.explain import Explanation
+from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.dispatcher import Dispatcher
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import StoreUnknown
+from pushlane_storage.interface import Fenced, StoreUnknown
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import (
     START,
@@ -21,6 +24,7 @@ from tests.dispatcher.rig import (
     ScriptedStore,
     dispatching,
     fail,
+    go,
     memory_store,
     message,
     rig,
@@ -148,6 +152,79 @@ async def test_a_bucket_that_is_dropped_while_one_reads_is_not_there() -> None:
     other.script.add("buckets", dropped)
     async with dispatching(other) as dispatcher:
         assert (await dispatcher.stats(TENANT, "q")).stored == 0
+
+
+def live_lanes() -> int:
+    gc.collect()
+    return sum(type(found) is Lane for found in gc.get_objects())
+
+
+async def stuck(dispatcher: Dispatcher) -> str:
+    """A queue with a message that is on its way out and can't arrive; the message's id."""
+    await dispatcher.create(TENANT, "q.dead", QueueConfig(dead_letter="", max_messages=1))
+    await dispatcher.publish(TENANT, "q.dead", [message(b"full")])
+    await dispatcher.create(TENANT, "q")
+    queue = await dispatcher.open(TENANT, "q")
+    publication = await queue.publish([message(b"1")])
+    consumer = Consumer(queue.runners[0])
+    await consumer.got(1)
+    await consumer.nack(dead=True)
+    assert publication.ids[0] is not None
+    return publication.ids[0]
+
+
+async def test_looking_leaves_nothing_in_memory() -> None:
+    store = memory_store()
+    async with dispatching(store) as dispatcher:
+        id = await stuck(dispatcher)
+    before = live_lanes()
+    async with dispatching(store) as dispatcher:
+        for _ in range(5):
+            assert (await dispatcher.stats(TENANT, "q")).leaving == 1
+            assert (await dispatcher.explain(TENANT, "q", id)).state == "leaving"
+            assert (await dispatcher.message(TENANT, "q", id))[0].body == b"1"
+            assert (await dispatcher.peek(TENANT, "q", 5)).messages == []
+            assert await dispatcher.consumers(TENANT, "q") == []
+        assert dispatcher.open_shards == 0
+        assert live_lanes() == before
+
+
+async def test_a_look_or_an_opening_that_fails_leaves_nothing_in_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("ERROR")  # what is logged is kept, with the error and all that it refers to
+    store = ScriptedStore()
+    async with dispatching(store, settings=Settings(usage=False)) as dispatcher:
+        await stuck(dispatcher)
+    before = live_lanes()
+    async with dispatching(store) as dispatcher:
+        for _ in range(3):
+            store.script.add("due", fail(StoreUnknown("?")))
+            with pytest.raises(Unavailable):
+                await dispatcher.stats(TENANT, "q")
+            store.script.add("put_usage", *3 * [fail(Fenced("gone"))])
+            with pytest.raises(Unavailable):
+                await dispatcher.open(TENANT, "q")
+        assert live_lanes() == before
+
+
+async def test_a_look_that_fails_at_its_second_shard_leaves_nothing_of_the_first() -> None:
+    store = ScriptedStore()
+    async with dispatching(store) as dispatcher:
+        await dispatcher.create(TENANT, "q.dead", QueueConfig(dead_letter="", max_messages=1))
+        await dispatcher.publish(TENANT, "q.dead", [message(b"full")])
+        await dispatcher.create(TENANT, "q", QueueConfig(shards=2))
+        runner = (await dispatcher.open(TENANT, "q")).runners[0]
+        await runner.publish([message(b"1")])
+        consumer = Consumer(runner)
+        await consumer.got(1)
+        await consumer.nack(dead=True)
+    before = live_lanes()
+    async with dispatching(store) as dispatcher:
+        store.script.add("seals", go, fail(StoreUnknown("?")))
+        with pytest.raises(Unavailable):
+            await dispatcher.stats(TENANT, "q")
+        assert live_lanes() == before
 
 
 async def test_a_store_that_does_not_answer_is_unavailable() -> None:

@@ -7,8 +7,10 @@ import trio
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher
+from pushlane_dispatcher.engine import Engine
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.settings import Settings
+from pushlane_storage.bucket import ShardKey
 from tests.dispatcher.rig import TENANT, Consumer, dispatching, message
 
 SETTINGS = Settings(open_shards=20, windows_bytes=200_000)
@@ -51,3 +53,23 @@ async def test_who_had_little_hears_of_room_and_who_closes_gives_it_back() -> No
         numbers = dispatcher.window_numbers()
         assert small.running
         assert 40_000 < numbers["bytes"] < used, "it has read on by itself"
+
+
+async def test_only_those_that_had_little_are_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[ShardKey] = []
+    wake = Engine.wake
+
+    def noted(self: Engine) -> None:
+        woken.append(self.shard.key)
+        wake(self)
+
+    async with dispatching(settings=SETTINGS, bounds=BOUNDS) as dispatcher:
+        small = [await fill(dispatcher, f"small{n}", 10) for n in range(3)]
+        large = [await fill(dispatcher, f"q{n}", 100) for n in range(3)]
+        await trio.sleep(1)
+        monkeypatch.setattr(Engine, "wake", noted)
+        await dispatcher.delete(TENANT, "q0")
+        woken.clear()
+        await trio.sleep(1)
+        assert large[2].runners[0].key in woken
+        assert not {queue.runners[0].key for queue in small} & set(woken)

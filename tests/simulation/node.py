@@ -279,6 +279,8 @@ class Runner:
             self._cache(
                 lambda: self.cluster.leases.release(self._cache_key, self.node.epoch, receipts)
             )
+        elif type(effect) is WriteNote and effect.holding:
+            self._later(self._note, effect)
         elif isinstance(effect, Mark | Drop | DropPurges | WriteNote):
             self.chores.append(effect)
             if len(self.chores) == 1:
@@ -392,6 +394,15 @@ class Runner:
                         ids += [self.id(purge.lane, seq) for seq in seqs]
         return ids
 
+    def _note(self, write: WriteNote) -> None:
+        """One that publishes and settles wait for: before or after any chore."""
+        if self.closed:
+            return
+        self.cluster.tables.write_note(self.key, write.note)
+        self.shard.noted(write)
+        self.node.maybe_crash(f"{_name(write)}.after")
+        self.turn()
+
     def _chore(self) -> None:
         if self.closed:
             return
@@ -401,7 +412,6 @@ class Runner:
         elif isinstance(chore, WriteNote):
             self.cluster.tables.write_note(self.key, chore.note)
             self.shard.noted(chore)
-            self._later(self.turn)
         elif isinstance(chore, Drop):
             self.cluster.tables.drop_bucket(self.key, chore.key)
         else:

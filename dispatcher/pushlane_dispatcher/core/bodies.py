@@ -60,6 +60,7 @@ class Bodies:
     def join(self, budget: Budget) -> None:
         """Share a budget with other shards from now on."""
         self._budget.used -= self._bytes
+        self._budget.refused.discard(self)
         self._budget = budget
         budget.used += self._bytes
 
@@ -112,7 +113,7 @@ class Bodies:
         shard whose consumers hold much would get nothing new."""
         if not self._budget.spent:
             return
-        self._budget.refused = True
+        self._budget.refused.add(self)
         if self.resident == sum(lane.ready for lane in self._order):
             return
         before = self.resident

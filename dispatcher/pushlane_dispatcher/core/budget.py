@@ -21,8 +21,8 @@ class Budget:
         self.least = max(1, most_bytes // 2 // shards)
         """What a shard may always keep."""
         self.used = 0
-        self.refused = False
-        """A shard wanted to have more than its part since somebody last looked."""
+        self.refused: set[object] = set()
+        """Whose window wanted to have more than its part since somebody last looked."""
         self.squeezes = 0
         """How often a shard had to give bodies up."""
 

@@ -151,12 +151,17 @@ class Drop(Effect):
 
 
 class WriteNote(Effect):
-    """Replace the shard's note; answer `noted`. Repeat until it is done, in order with `Drop`."""
+    """Replace the shard's note; answer `noted`. Repeat until it is done, in order with `Drop`.
 
-    __slots__ = ("note",)
+    `holding`: publishes and settles wait for it, so it waits for nothing. It may overtake others:
+    of two notes the store keeps the newer one, which has what is in the older.
+    """
 
-    def __init__(self, note: Note) -> None:
+    __slots__ = ("holding", "note")
+
+    def __init__(self, note: Note, holding: bool = False) -> None:
         self.note = note
+        self.holding = holding
 
 
 class DropPurges(Effect):

@@ -20,11 +20,12 @@ from pushlane_storage.bucket import Bucket
 from pushlane_storage.note import KeptNumbers, Note
 
 _SOON_MS = 3_600_000
-"""A note that is too early by more than this is left as it is when the shard closes."""
+"""A note that is too early by more than this is left as it is when the shard closes; and so long a
+shard may stay closed in which something may be due that nobody could look at."""
 
 
 class Notes:
-    __slots__ = ("_bounds", "_effects", "_kept", "_note", "_producers", "holding")
+    __slots__ = ("_bounds", "_effects", "_kept", "_note", "_outdone", "_producers", "holding")
 
     def __init__(
         self, bounds: Bounds, effects: list[Effect], producers: Producers, blank: Note
@@ -38,6 +39,8 @@ class Notes:
         """By producer: the highest of its numbers in a bucket that is dropped."""
         self.holding: WriteNote | None = None
         """Nothing is to be stored or settled before this is durable."""
+        self._outdone = False
+        """While it was under way, something came up that is due earlier still."""
 
     def restore(self, note: Note, now: int, wall: int) -> None:
         """Recovery: what the predecessors left. It comes before what buckets say."""
@@ -46,6 +49,15 @@ class Notes:
             self._producers.restore(kept, now - max(0, wall - kept.last_at), now)
             numbers = [low + count - 1 for low, count, _, _ in kept.runs]
             self._kept[kept.producer] = max(numbers, default=kept.floor)
+
+    def repeat(self, note: Note) -> None:
+        """Say once more, in the name of this owner, what a predecessor's note said.
+
+        Where a predecessor may still be writing, a last note of its own could land after this one
+        was read, and stand with a later time than is noted here.
+        """
+        self._effects.append(WriteNote(replace(note, owner=self._note.owner, n=self._note.n)))
+        self._note = replace(self._note, n=self._note.n + 1)
 
     def concerns(self, bucket: Bucket) -> bool:
         """Whether something has to be noted before a bucket is dropped."""
@@ -63,19 +75,45 @@ class Notes:
         for name, (_, high) in producers.items():
             self._kept[name] = max(high, self._kept.get(name, 0))
 
-    def remind(self, due: int, now: int, wall: int, *, hold: bool) -> None:
-        """Something is due by then, which the note must say. `hold`: before anything is written."""
-        if self._note.due is not None and self._note.due <= due:
-            return
-        self._note = replace(self._note, due=due)
-        write = self.write(now, wall)
-        if hold:
-            self.holding = write
+    def remind(self, due: int, now: int, wall: int, *, hold: bool) -> bool:
+        """Something is due by then, which the note must say. `hold`: before anything is written.
 
-    def part(self, due: int | None, now: int, wall: int) -> None:
-        """The shard closes: what is too early in the note, and soon, would open it for nothing."""
+        False: not yet, ask again when the one is durable that all wait for. Only one of these is
+        under way at a time. Were each that comes up due earlier than the one before, nothing would
+        ever be stored: so when that happens, the next note is earlier than it need be.
+        """
+        if self._note.due is not None and self._note.due <= due:
+            return True
+        if not hold:
+            self._note = replace(self._note, due=due)
+            self.write(now, wall)
+            return True
+        if self.holding is not None:
+            self._outdone = True
+            return False
+        if self._outdone:
+            self._outdone = False
+            due = min(due, wall + (due - wall) // 2)
+        self._note = replace(self._note, due=due)
+        self.holding = self.write(now, wall, holding=True)
+        return True
+
+    def part(
+        self, due: int | None, now: int, wall: int, *, unseen: bool = False, reading: bool = False
+    ) -> None:
+        """The shard closes: what is too early in the note, and soon, would open it for nothing.
+
+        `unseen`: there are messages of which nobody knows when they are due. The note was written
+        for them, too, so it stands until its time comes. If there was no room to look at them even
+        then, there will be none at once; but while they are being read, there is.
+        """
         noted = self._note.due
-        if noted != due and (noted is None or noted < wall + _SOON_MS):
+        if unseen:
+            kept = noted if noted is not None and (reading or noted > wall) else wall + _SOON_MS
+            due = kept if due is None else min(due, kept)
+        if noted == due:
+            return
+        if noted is None or noted < wall + _SOON_MS or (due is not None and due < noted):
             self._note = replace(self._note, due=due)
             self.write(now, wall)
 
@@ -83,10 +121,10 @@ class Notes:
         if self.holding is write:
             self.holding = None
 
-    def write(self, now: int, wall: int) -> WriteNote:
-        """Before everything that is asked for after this."""
+    def write(self, now: int, wall: int, holding: bool = False) -> WriteNote:
+        """Before every drop that is asked for after this."""
         kept, whole = self._gather(now, wall)
-        write = WriteNote(replace(self._note, kept=kept, whole=whole))
+        write = WriteNote(replace(self._note, kept=kept, whole=whole), holding)
         self._effects.append(write)
         self._note = replace(self._note, n=self._note.n + 1)
         return write

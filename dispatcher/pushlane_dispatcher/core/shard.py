@@ -193,8 +193,8 @@ class Shard:
 
     def _remind(self, now: int, wall: int) -> None:
         """What is due while nobody uses the queue is noted before it is written."""
-        if self.journal.soonest is not None:
-            self.notes.remind(self.journal.soonest, now, wall, hold=True)
+        soonest = self.journal.soonest
+        if soonest is not None and self.notes.remind(soonest, now, wall, hold=True):
             self.journal.soonest = None
         if self.life.counts[State.LEAVING]:
             self.notes.remind(wall, now, wall, hold=True)
@@ -202,11 +202,21 @@ class Shard:
     def part(self, now: int) -> None:
         """The shard will be closed: the note says when it must be open again."""
         wall = now + self.offset
+        window = self.window
+        reading = window.reading or window.delays.reading or self.journal.pending_messages > 0
+        unseen = reading or window.delays.far > 0 or window.keys.passed > 0
         dues = [wall] if self.life.departing() else []
-        for lane in self.window.order:
-            dues += [entry.expires_at for entry in lane.entries.values() if entry.expires_at]
-            dues += [bucket.last_at + self.config.retention_ms for bucket in lane.buckets]
-        self.notes.part(min(dues, default=None), now, wall)
+        for lane in window.order:
+            unseen |= lane.backlogged
+            for entry in lane.entries.values():
+                if entry.expires_at:
+                    dues.append(entry.expires_at)
+                elif entry.message is None:  # a bare position, perhaps of one that expires
+                    unseen = True
+            stored = [bucket.last_at for bucket in lane.buckets if bucket.count]
+            dues += [last_at + self.config.retention_ms for last_at in stored]
+        due = min(dues, default=None)
+        self.notes.part(due, now, wall, unseen=unseen, reading=reading)
 
     def noted(self, write: WriteNote) -> None:
         """A note is durable."""
@@ -472,6 +482,8 @@ class Shard:
         if not self.clock_suspect:
             self.retention.tick(now, wall)
             self._drops.tick(now, wall)
+        if self.retention.next_at is not None:  # it may have been shortened
+            self.notes.remind(self.retention.next_at, now, wall, hold=False)
         for lane in self.window.order:
             bucket = lane.open
             if bucket is not None and not lane.flights and self.journal.outgrown(bucket, now):

@@ -3,7 +3,7 @@
 import pytest
 
 from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS, Bounds
-from pushlane_dispatcher.core.effects import PublishTicket, Transfer, WriteNote
+from pushlane_dispatcher.core.effects import Append, Page, PublishTicket, Transfer, WriteNote
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.settlement import BucketState, fold
@@ -210,6 +210,59 @@ def test_the_note_is_written_again_only_for_what_is_due_earlier() -> None:
     assert due(rig) == rig.wall + 300
 
 
+def test_messages_that_expire_earlier_and_earlier_are_stored_all_the_same() -> None:
+    rig = Rig()
+    rig.hold = {WriteNote}
+    tickets = []
+    for number in range(300):
+        tickets.append(rig.publish("x", expires_at=rig.wall + 600_000 - number))
+        for write in rig.held(WriteNote)[:1]:
+            rig.finish(write)
+        assert len(rig.held(WriteNote)) <= 1
+    assert len(rig.published) >= 290
+    rig.hold = set()
+    rig.finish()
+    assert rig.published == tickets
+    noted = due(rig)
+    assert noted is not None
+    assert noted <= rig.wall + 600_000 - 299
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.1])
+def test_however_fast_their_times_fall_a_few_notes_are_enough(share: float) -> None:
+    rig = Rig()
+    rig.hold = {WriteNote}
+    left = 14 * 24 * 60 * MINUTE
+    notes = 0
+    while left > 1:
+        rig.publish("x", expires_at=rig.wall + left)
+        left = int(left * share)
+    for left in range(200, 0, -1):
+        rig.publish("x", expires_at=rig.wall + left)
+        for write in rig.held(WriteNote):
+            notes += 1
+            rig.finish(write)
+        stored = [message for segment in rig.segments() for message in segment.messages]
+        assert all(due(rig) <= message.expires_at for message in stored)  # type: ignore[operator]
+    assert notes <= 32
+    assert rig.stats.pending == 0
+
+
+def test_nothing_is_stored_before_the_note_that_it_needs() -> None:
+    rig = Rig()
+    rig.hold = {WriteNote}
+    rig.publish("x", expires_at=rig.wall + 1_000)
+    rig.publish("y", expires_at=rig.wall + 500)
+    (first,) = rig.held(WriteNote)
+    rig.finish(first)
+    assert rig.segments() == []
+    (second,) = rig.held(WriteNote)
+    assert (second.holding, second.note.due) == (True, rig.wall + 250)
+    rig.finish(second)
+    assert rig.held(WriteNote) == []
+    assert len(rig.published) == 2
+
+
 def test_what_is_stored_is_due_when_its_retention_ends() -> None:
     rig = Rig(QueueConfig(retention_ms=1_000_000))
     rig.publish("x")
@@ -267,6 +320,113 @@ def test_a_note_that_is_far_too_early_is_left_alone_until_then() -> None:
     assert part(rig) == noted is not None
 
 
+SMALL = Bounds(window_messages=4, page_messages=2)
+
+
+def filled(rig: Rig) -> int:
+    """More than the window takes, and behind it what expires in ten minutes; when that is."""
+    for _ in range(20):
+        rig.publish("x")
+    expires_at = rig.wall + 10 * MINUTE
+    rig.publish("y", expires_at=expires_at)
+    assert due(rig) == expires_at
+    return expires_at
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_what_expires_in_the_backlog_stays_noted(crash: bool) -> None:
+    rig = Rig(bounds=SMALL)
+    expires_at = filled(rig)
+    if crash:
+        rig.crash()
+    assert part(rig) == expires_at
+
+
+def test_a_shard_that_closes_before_its_first_page_leaves_the_note_alone() -> None:
+    rig = Rig()
+    expires_at = rig.wall + 10 * MINUTE
+    rig.publish("y", expires_at=expires_at)
+    rig.hold = {Page}
+    rig.crash()
+    assert part(rig) == expires_at
+    rig.now += 11 * MINUTE
+    assert part(rig) == expires_at, "it is still being read"
+
+
+def test_what_could_not_be_looked_at_in_time_is_due_within_the_hour() -> None:
+    rig = Rig(bounds=SMALL)
+    filled(rig)
+    rig.wait(11 * MINUTE)
+    assert part(rig) == rig.wall + 60 * MINUTE
+    rig.wait(30 * MINUTE)
+    noted = due(rig)
+    assert part(rig) == noted
+    rig.wait(31 * MINUTE)
+    assert part(rig) == rig.wall + 60 * MINUTE
+
+
+def test_without_a_note_the_backlog_is_due_within_the_hour() -> None:
+    rig = Rig(bounds=SMALL)
+    filled(rig)
+    rig.tables._shards[rig.key].note = None
+    rig.crash()
+    assert part(rig) == rig.wall + 60 * MINUTE
+
+
+def test_a_far_delay_that_expires_stays_noted() -> None:
+    rig = Rig()
+    expires_at = rig.wall + 30 * MINUTE
+    rig.publish("x", not_before=rig.wall + 20 * MINUTE, expires_at=expires_at)
+    assert rig.shard.window.delays.far == 1
+    assert part(rig) == expires_at
+    rig.wait(20 * MINUTE - 10_000)
+    assert rig.shard.window.delays.far == 0
+    assert part(rig) == expires_at, "its position came from the index"
+
+
+def test_a_key_that_was_passed_over_and_expires_stays_noted() -> None:
+    rig = Rig(bounds=Bounds(key_positions=1))
+    rig.subscribe(1)
+    expires_at = rig.wall + 30 * MINUTE
+    for number in range(5):
+        rig.publish("x", key="k", expires_at=expires_at - number)
+    assert rig.shard.window.keys.passed > 0
+    assert part(rig) == expires_at - 4
+
+
+def test_what_is_being_stored_while_the_shard_closes_stays_noted() -> None:
+    rig = Rig()
+    rig.hold = {Append}
+    expires_at = rig.wall + 10 * MINUTE
+    rig.publish("x", expires_at=expires_at)
+    assert part(rig) == expires_at
+    rig.finish()
+    assert part(rig) == expires_at
+
+
+def test_an_earlier_time_is_always_noted() -> None:
+    rig = Rig()
+    rig.publish("x")
+    rig.wait(20 * MINUTE)
+    noted = due(rig)
+    assert noted is not None
+    day = 24 * 60 * MINUTE
+    rig.shard.configure(QueueConfig(retention_ms=day), None)
+    assert part(rig) == noted - 13 * day
+
+
+def test_a_shorter_retention_is_noted_while_the_shard_is_open() -> None:
+    rig = Rig()
+    rig.publish("x")
+    rig.wait(20 * MINUTE)
+    noted = due(rig)
+    assert noted is not None
+    day = 24 * 60 * MINUTE
+    rig.configure(retention_ms=day)
+    rig.tick()
+    assert due(rig) == noted - 13 * day
+
+
 def test_a_shard_without_a_note_gets_one_when_it_closes() -> None:
     rig = Rig()
     rig.publish("x")
@@ -294,3 +454,25 @@ def test_a_new_owner_takes_the_note_over() -> None:
     note = rig.tables.read_note(rig.key)
     assert note is not None
     assert note.owner == 1
+
+
+def test_a_predecessor_s_late_note_does_not_replace_what_its_successor_repeats() -> None:
+    rig = Rig()
+    expires_at = rig.wall + 10 * MINUTE
+    rig.publish("x", expires_at=expires_at)
+    rig.hold = {WriteNote}
+    rig.shard.notes.part(expires_at + MINUTE, rig.now, rig.wall)
+    rig.run()
+    (late,) = rig.held(WriteNote)
+    read = rig.tables.read_note(rig.key)
+    assert read is not None
+    rig.hold = set()
+    rig.crash()
+    rig.tables._shards[rig.key].note = late.note  # it landed when the other one was read
+    rig.shard.notes.repeat(read)
+    rig.run()
+    assert due(rig) == expires_at
+    rig.publish("y", expires_at=expires_at - 1)
+    note = rig.tables.read_note(rig.key)
+    assert note is not None
+    assert (note.owner, note.n, note.due) == (rig.epoch, 1, expires_at - 1)

@@ -22,7 +22,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     # Back-pressure
     waiting_publishers: int = 1_000
-    """Publishers of one shard that wait for room; one more is `throttled`."""
+    """Publishers of one shard that wait for room; one more is `throttled`. Shared."""
     room_ms: int = 5_000
     """How long a publisher waits for room; then it is `throttled`."""
 

@@ -295,6 +295,25 @@ async def test_dropped_sessions_of_one_key_push_out_their_own(tmp_path: Path) ->
             assert (await it.hear_a(Welcome)).resumed
 
 
+async def test_subscriptions_of_one_token(tmp_path: Path) -> None:
+    """They are few on each queue, however many sessions share them."""
+    settings = "shard.subscriptions=20", "shares.token_least=2", "shares.token_percent=10"
+    async with rig(tmp_path, *settings) as r, AsyncExitStack() as stack:
+        page, key, other = r.token("consume:q"), r.key("consume:q"), r.key("consume:q")
+        it = [await stack.enter_async_context(r.session(page)) for _ in range(2)]
+        for one in it:
+            await one.hear_a(Welcome)
+        answers = [await subscribe(it[n % 2], "q", n + 1) for n in range(4)]
+        assert [isinstance(one, Subscribed) for one in answers] == [True] * 2 + [False] * 2
+        assert (await r.ask(page, "POST", RECEIVE, {"wait_ms": 0})).status == 429
+        async with r.session(key) as mine:
+            await mine.hear_a(Welcome)
+            answers = [await subscribe(mine, "q", n + 1) for n in range(12)]
+            assert [isinstance(one, Subscribed) for one in answers] == [True] * 10 + [False] * 2
+            assert r.reached("subscriptions_share") == 5
+            assert (await r.ask(other, "POST", RECEIVE, {"wait_ms": 0})).status == 200
+
+
 async def publish_as(r: Rig, token: str, producer: str) -> Any:
     """A new producer's first message: how it went."""
     async with r.session(token, producer=producer) as it:

@@ -32,8 +32,8 @@ class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much of each shared limit one API key may have, together with all tokens made from it:
     half, so that no key alone shuts the others out. Shared are `gateway.connections`,
     `session.sessions`, `session.detached`, `http.polls`, `http.pipes`, `http.peeks`,
-    `http.answers_bytes`, `dispatcher.open_shards`, and a shard's `producers` and
-    `producer_runs`."""
+    `http.answers_bytes`, `dispatcher.open_shards`, `dispatcher.waiting_publishers`, and a shard's
+    `subscriptions`, `producers` and `producer_runs`."""
     token_percent: Annotated[int, Meta(ge=1, le=100)] = 2
     """How much of each one short-lived token may have, with the tokens made from it: it sits in a
     browser. Of `http.polls` these are 20."""

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from pushlane.wire.codec import decode_json
 from pushlane.wire.errors import BadRequest, Forbidden, TooLarge
 from pushlane.wire.names import check_queue_name
+from pushlane_gateway.auth.admission import Claims
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Action
 from pushlane_gateway.http.errors import NO_STORE, ClientGone
@@ -52,6 +53,11 @@ class Call:
     @property
     def tenant(self) -> str:
         return self.identity.tenant
+
+    @property
+    def claims(self) -> Claims:
+        """Of whose shares it takes what it asks for."""
+        return self.tools.admission.claims(self.identity)
 
     @property
     def queue(self) -> str:

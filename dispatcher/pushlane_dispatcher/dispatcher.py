@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import msgspec
 import trio
@@ -436,12 +436,22 @@ class Dispatcher:
             with store_answers(name):
                 return await read_view(self._tools, row)
 
+    @contextmanager
+    def _in_time(self, name: str) -> Iterator[None]:
+        """Who looks at a queue may read for so long, and wait for others who do; no longer."""
+        with trio.move_on_after(self._tools.settings.peek_ms / 1000) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise Unavailable(f"the store takes too long to read {name}", retry_ms=1_000)
+
     async def stats(self, tenant: str, name: str) -> Stats:
-        found = await self._look(tenant, name)
-        if isinstance(found, OpenQueue):
-            return found.stats()
-        oldest = await oldest_at(self._tools.store, found)
-        return msgspec.structs.replace(found.stats(), oldest_at=oldest)
+        with self._in_time(name):
+            found = await self._look(tenant, name)
+            if isinstance(found, OpenQueue):
+                return found.stats()
+            async with self._views:
+                oldest = await oldest_at(self._tools.store, found)
+            return msgspec.structs.replace(found.stats(), oldest_at=oldest)
 
     async def standing(self, tenant: str, name: str) -> Standing:
         """What a list of queues shows of one: from memory, or from what is stored."""
@@ -454,13 +464,15 @@ class Dispatcher:
 
     async def explain(self, tenant: str, name: str, message_id: str) -> Explanation:
         """Where a message stands and why, or how it ended."""
-        queue = await self._look(tenant, name)
-        return await lookup.explain(self._tools.store, queue, message_id)
+        with self._in_time(name):
+            queue = await self._look(tenant, name)
+            return await lookup.explain(self._tools.store, queue, message_id)
 
     async def message(self, tenant: str, name: str, message_id: str) -> tuple[Message, int]:
         """A message that has not ended, and how often it was started."""
-        queue = await self._look(tenant, name)
-        return await lookup.read_message(self._tools.store, queue, message_id)
+        with self._in_time(name):
+            queue = await self._look(tenant, name)
+            return await lookup.read_message(self._tools.store, queue, message_id)
 
     async def cancel(self, tenant: str, name: str, message_id: str) -> None:
         """End a delayed message. `Conflict` when it is not delayed (any more)."""
@@ -473,13 +485,16 @@ class Dispatcher:
 
         About `most_bytes` are read for it, and more than they allow is left out.
         """
-        with trio.move_on_after(self._tools.settings.peek_ms / 1000):
+        with self._in_time(name):
             queue = await self._look(tenant, name)
             return await peek(self._tools.store, queue, limit, after, most_bytes)
-        raise Unavailable(f"the store takes too long to read {name}", retry_ms=1_000)
 
     async def consumers(self, tenant: str, name: str) -> list[ConsumerInfo]:
-        queue = await self._look(tenant, name)
+        """Those on this server: what is stored names nobody, so that is not read."""
+        queue = self._found(tenant, name, None)
+        if queue is None:
+            await self._queues.get(tenant, name)
+            return []
         return [info for runner in queue.runners for info in runner.consumers()]
 
     async def usage(

@@ -54,7 +54,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     views: int = 4
     """Queues at once that are looked at while nobody here has them open: each may read a lot."""
     peek_ms: int = 10_000
-    """How long a peek may read; then it is `unavailable`."""
+    """How long a peek, or another look at a queue or message, may read, with the time it waits for
+    one of the `views`; then it is `unavailable`."""
 
     # Usage
     usage: bool = True

@@ -26,6 +26,7 @@ from pushlane.wire.frames import (
     Subscribed,
     Welcome,
 )
+from pushlane_dispatcher.view import read_view
 from pushlane_gateway.auth.rule import parse_rules
 from pushlane_gateway.configuration.load import load
 from pushlane_gateway.server import Server, open_server
@@ -155,6 +156,57 @@ async def test_a_peek_goes_on_where_it_ended(tmp_path: Path) -> None:
             seen += [message["body"][:4] for message in answer["messages"]]
             after = answer.get("next")
         assert seen == [f"{n:04}" for n in range(50)]
+
+
+async def test_looks_at_closed_queues_leave_places_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty by a publish-only token, of a queue that takes its time: four at once."""
+    async with rig(tmp_path) as r:
+        page, service = r.token("publish:big"), r.key("consume:q", "publish:q", "manage:*")
+        for name in ("big", "q"):
+            assert (await r.ask(service, "POST", "/v1/queues", {"name": name})).status == 201
+        gate, looks = trio.Event(), []
+
+        async def slow(tools: Any, row: Any) -> Any:
+            looks.append(row.name)
+            if row.name == "big":
+                await gate.wait()
+            return await read_view(tools, row)
+
+        monkeypatch.setattr("pushlane_dispatcher.dispatcher.read_view", slow)
+        statuses: list[int] = []
+        targets = "/stats", "/messages/nothing/explain"
+
+        async def look(target: str) -> None:
+            statuses.append((await r.ask(page, "GET", "/v1/queues/big" + target)).status)
+
+        async with trio.open_nursery() as nursery:
+            for n in range(40):
+                nursery.start_soon(look, targets[n % 2])
+            await until(lambda: len(statuses) == 36)
+            assert set(statuses) == {429}
+            assert r.in_use("peeks") == 4
+            assert (await r.ask(page, "GET", "/v1/queues?stats=true")).status == 429
+            nursery.start_soon(r.ask, service, "GET", "/v1/queues/q/peek")
+            await until(lambda: r.in_use("peeks") == 5)
+            assert looks == ["big"] * 4
+            gate.set()
+        assert (looks.count("q"), r.in_use("peeks")) == (1, 0)
+        assert r.reached("peeks_share") == 37
+
+
+async def test_dry_runs_of_a_redrive_take_a_place(tmp_path: Path) -> None:
+    async with rig(tmp_path, "http.peeks=1") as r:
+        key = r.key()
+        assert (await r.ask(key, "POST", "/v1/queues", {"name": "q.dead"})).status == 201
+        admission = r.server.sessions.tools.admission
+        target, body = "/v1/queues/q.dead/redrive", {"max": 1, "to": "q"}
+        assert (await r.ask(key, "POST", "/v1/queues", {"name": "q"})).status == 201
+        with admission.admit(r.server.authenticator.authenticate(r.key()), "peeks"):
+            assert (await r.ask(key, "POST", target, {**body, "dry_run": True})).status == 429
+            assert (await r.ask(key, "POST", target, body)).status == 200
+        assert (await r.ask(key, "POST", target, {**body, "dry_run": True})).status == 200
 
 
 async def never_reads(r: Rig, stack: AsyncExitStack, token: str, target: str) -> None:

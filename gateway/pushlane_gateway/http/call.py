@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from pushlane.wire.codec import decode_json
 from pushlane.wire.errors import BadRequest, Forbidden, TooLarge
 from pushlane.wire.names import check_queue_name
-from pushlane_gateway.auth.admission import Claims
+from pushlane_gateway.auth.admission import Claims, Permit
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Action
 from pushlane_gateway.http.errors import NO_STORE, ClientGone
@@ -95,6 +95,10 @@ class Call:
         known = self.request.scope.get("extensions", {}).get(KNOWN)
         if known is not None:
             known["tell"]()
+
+    def looking(self) -> Permit:
+        """A place among those who look at what is stored. Raises Throttled."""
+        return self.tools.admission.admit(self.identity, "peeks")
 
     # What it says
 

@@ -6,6 +6,7 @@ A real server over real sockets. The attacker has a short-lived token with one r
 from __future__ import annotations
 
 import gc
+import struct
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -33,6 +34,7 @@ from pushlane_gateway.server import Server, open_server
 from tests.gateway.auth.tools import make_token
 from tests.gateway.http.whole.test_server import connected, request, until, value
 from tests.gateway.listener.rig import Answer
+from tests.gateway.listener.rig import Client as Raw
 from tests.gateway.test_server import Client, client
 
 RECEIVE = "/v1/queues/q/receive"
@@ -345,6 +347,60 @@ async def test_dropped_sessions_of_one_key_push_out_their_own(tmp_path: Path) ->
         assert r.reached("detached_share") == 6
         async with r.session(other, resume=Resume(mine)) as it:
             assert (await it.hear_a(Welcome)).resumed
+
+
+async def half_send(r: Rig, stack: AsyncExitStack, token: str, target: str, size: int) -> Raw:
+    """A request, and all of its body but the end."""
+    it = await stack.enter_async_context(connected(r.server))
+    body = {"messages": [{"body": "x" * size}]}
+    await it.send(request("POST", target, body, f"Authorization: Bearer {token}")[:-3])
+    return it
+
+
+async def test_what_one_token_leaves_half_sent(tmp_path: Path) -> None:
+    """Of all that waits it has its share: what is more is cut, and others are not."""
+    async with rig(tmp_path, "gateway.waiting_bytes=1000000") as r, AsyncExitStack() as stack:
+        page, service = r.token("consume:q"), r.key("publish:q")
+        waiting = r.server.listener.waiting
+        other = await half_send(r, stack, service, MESSAGES, 100_000)
+        await until(lambda: waiting.held > 100_000)
+        held = waiting.held
+        many = [await half_send(r, stack, page, RECEIVE, 12_000) for _ in range(10)]
+        await until(lambda: r.server.listener.counters.overloads == 9)
+        assert held + 12_000 < waiting.held < held + 20_000
+        assert r.server.listener.budget.held == 0
+        answers: list[tuple[int, str]] = []
+
+        async def hear(it: Raw) -> None:
+            answer = await it.answer()
+            answers.append((answer.status, answer.error["code"]))
+
+        async with trio.open_nursery() as nursery:
+            for it in many:
+                nursery.start_soon(hear, it)
+            await until(lambda: len(answers) == 9)
+            assert set(answers) == {(429, "throttled")}
+            nursery.cancel_scope.cancel()
+        await other.send(b"}]}")
+        assert (await other.answer()).status == 200
+        assert waiting.held < 20_000
+
+
+async def test_frames_that_one_token_leaves_half_sent(tmp_path: Path) -> None:
+    async with rig(tmp_path, "gateway.waiting_bytes=1000000") as r, AsyncExitStack() as stack:
+        page = r.token("consume:q")
+        waiting = r.server.listener.waiting
+        many = [await stack.enter_async_context(r.session(page)) for _ in range(2)]
+        for it, size in zip(many, (15_000, 12_000), strict=True):
+            await it.hear_a(Welcome)
+            frame = b"\x81\xff" + struct.pack("!Q", 50_000) + bytes(4 + size)
+            await it.ws.stream.send_all(frame)
+            await until(lambda: waiting.held > 0)
+        assert (await many[0].hear_a(Goaway)).reason == "overload"
+        assert await many[0].closed() == (1013, "overload")
+        assert 12_000 < waiting.held < 13_000
+        assert r.server.listener.counters.overloads == 1
+        await trio.aclose_forcefully(many[1].ws.stream)  # it can't close in the middle of a frame
 
 
 async def test_subscriptions_of_one_token(tmp_path: Path) -> None:

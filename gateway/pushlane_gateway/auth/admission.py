@@ -31,9 +31,9 @@ class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_percent: Annotated[int, Meta(ge=1, le=100)] = 50
     """How much of each shared limit one API key may have, together with all tokens made from it:
     half, so that no key alone shuts the others out. Shared are `gateway.connections`,
-    `session.sessions`, `session.detached`, `http.polls`, `http.pipes`, `http.peeks`,
-    `http.answers_bytes`, `dispatcher.open_shards`, `dispatcher.waiting_publishers`, and a shard's
-    `subscriptions`, `producers` and `producer_runs`."""
+    `gateway.waiting_bytes`, `session.sessions`, `session.detached`, `http.polls`, `http.pipes`,
+    `http.peeks`, `http.answers_bytes`, `dispatcher.open_shards`, `dispatcher.waiting_publishers`,
+    and a shard's `subscriptions`, `producers` and `producer_runs`."""
     token_percent: Annotated[int, Meta(ge=1, le=100)] = 2
     """How much of each one short-lived token may have, with the tokens made from it: it sits in a
     browser. Of `http.polls` these are 20."""

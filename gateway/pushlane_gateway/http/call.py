@@ -90,11 +90,11 @@ class Call:
             wanted = " or ".join(rights)
             raise Forbidden(f"{self.identity.name} may not {wanted} {queue}")
 
-    def vouch(self) -> None:
-        """Tell the listener that the caller is known: its body is no stranger's."""
+    def vouch(self, claims: Claims) -> None:
+        """Tell the listener that the caller is known: its body counts for these."""
         known = self.request.scope.get("extensions", {}).get(KNOWN)
         if known is not None:
-            known["tell"]()
+            known["tell"](claims)
 
     def looking(self) -> Permit:
         """A place among those who look at what is stored. Raises Throttled."""

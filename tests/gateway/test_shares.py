@@ -17,6 +17,7 @@ import pytest
 import trio
 
 from pushlane.wire.frames import (
+    ErrorFrame,
     Goaway,
     Hello,
     Publish,
@@ -276,6 +277,38 @@ async def test_what_was_opened_for_nobody_counts_for_who_uses_it(tmp_path: Path)
             await it.hear_a(Welcome)
             answers = [await subscribe(it, f"q{n}", n + 1) for n in range(12)]
             assert [isinstance(one, Subscribed) for one in answers] == [True] * 10 + [False] * 2
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("POST", "/v1/queues/q/purge", {}),
+        ("POST", "/v1/queues/q/redrive", {"max": 1, "to": "busy"}),
+        ("POST", "/v1/queues/q/retention", {"queue_id": "x", "drop": []}),
+        ("DELETE", "/v1/queues/q/messages/x", None),
+        ("GET", "/v1/usage?queue=q", None),
+        ("POST", "/v1/queues/new/messages", {"messages": [{"body": 1}]}),
+        ("POST", "/v1/queues/new/receive", {"wait_ms": 0}),
+    ],
+)
+async def test_whatever_opens_a_queue_does_so_on_the_callers_account(
+    tmp_path: Path, method: str, target: str, body: Any
+) -> None:
+    async with rig(tmp_path, "dispatcher.open_shards=2") as r:
+        key = r.key()
+        for name in ("q", "busy"):
+            assert (await r.ask(key, "POST", "/v1/queues", {"name": name})).status == 201
+        async with r.session(key) as it:
+            await it.hear_a(Welcome)
+            assert isinstance(await subscribe(it, "busy", 1), Subscribed)
+            assert (await r.ask(key, method, target, body)).status == 429
+            await it.say(Publish(2, "new", [PublishMessage(data=b"1")]))
+            assert (await it.hear_a(ErrorFrame)).code == "throttled"
+            assert r.reached("open_shards_share") == 2
+            refused = await r.ask(key, "GET", "/v1/queues/new")
+            assert refused.status == 404, "nothing was made for who was refused"
+        await until(lambda: r.in_use("sessions") == 0)
+        assert (await r.ask(key, method, target, body)).status in (200, 400, 404, 409)
 
 
 async def turned_away(r: Rig, token: str) -> None:

@@ -54,5 +54,5 @@ async def explain(call: Call) -> Response:
 
 
 async def cancel(call: Call) -> Response:
-    await call.tools.dispatcher.cancel(call.tenant, call.queue, call.id)
+    await call.tools.dispatcher.cancel(call.tenant, call.queue, call.id, call.claims)
     return call.answer(Nothing())

@@ -165,7 +165,8 @@ async def consumers(call: Call) -> Response:
 
 async def purge(call: Call) -> Response:
     await call.body()
-    return call.answer(PurgeAnswer(await _dispatcher(call).purge(call.tenant, call.queue)))
+    purged = await _dispatcher(call).purge(call.tenant, call.queue, call.claims)
+    return call.answer(PurgeAnswer(purged))
 
 
 async def pause(call: Call) -> Response:
@@ -193,7 +194,9 @@ async def redrive(call: Call) -> Response:
         rate=body.rate, dry_run=body.dry_run, targets=call.identity.queues("publish"),
     )  # fmt: skip
     with call.looking() if body.dry_run else nullcontext():  # what leaves has a limit of its own
-        done = await _dispatcher(call).redrive(call.tenant, call.queue, wanted, body.after)
+        done = await _dispatcher(call).redrive(
+            call.tenant, call.queue, wanted, body.after, call.claims
+        )
     return call.answer(RedriveAnswer(done.count, done.next))
 
 
@@ -202,7 +205,9 @@ async def retention(call: Call) -> Response:
     call.tools.check_going()
     body: RetentionBody = await call.body()
     dispatcher = _dispatcher(call)
-    done = await dispatcher.drop_buckets(call.tenant, call.queue, body.queue_id, body.drop)
+    done = await dispatcher.drop_buckets(
+        call.tenant, call.queue, body.queue_id, body.drop, call.claims
+    )
     return call.answer(done)
 
 

@@ -155,9 +155,10 @@ class Requests:
 
     async def _open(self, name: str) -> OpenQueue:
         tools, tenant = self._tools, self._session.identity.tenant
+        claims = self._session.claims
         if tools.auto_create:
-            await tools.dispatcher.ensure(tenant, name, tools.template)
-        return await tools.dispatcher.open(tenant, name, claims=self._session.claims)
+            await tools.dispatcher.make_for(tenant, name, tools.template, claims)
+        return await tools.dispatcher.open(tenant, name, claims=claims)
 
     def _check_going(self) -> None:
         if self._connection.going:

@@ -90,11 +90,11 @@ class Guest:
 
 async def _serve_requests(link: Link, hub: Hub, service: Service) -> Socket | None:
     """HTTP, until the connection ends or becomes a WebSocket."""
-    if isinstance(link, TlsLink) and not await _shake_hands(link, hub):
-        return None
     guest = Guest(hub)
     try:
         with guest.scope:
+            if isinstance(link, TlsLink) and not await _shake_hands(link, hub, guest):
+                return None
             return await _answer_requests(link, hub, service, guest)
     finally:
         guest.hold(0)
@@ -128,10 +128,11 @@ async def _answer_requests(link: Link, hub: Hub, service: Service, guest: Guest)
     return None
 
 
-async def _shake_hands(link: TlsLink, hub: Hub) -> bool:
+async def _shake_hands(link: TlsLink, hub: Hub, guest: Guest) -> bool:
     try:
         with trio.move_on_after(hub.settings.head_ms / 1000) as scope:
-            await link.handshake(hub.settings.head_ms)
+            await link.handshake(hub.settings.head_ms, guest.hold)
+            guest.hold(0)
     except TlsFailed as error:
         hub.counters.tls_failures += 1
         log.info("no TLS with %s: %s", link.peer, error)

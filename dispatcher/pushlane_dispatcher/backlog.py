@@ -226,7 +226,10 @@ def _read(queue: Lookable, text: str) -> Cursor:
 
 async def oldest_at(store: Store, queue: Lookable) -> int | None:
     """When the oldest message was published that is first in a lane, of those that wait."""
-    parts = [await _part(store, queue, [span], 1) for span in begin(queue).spans]
-    return min(
-        (found.message.published_at for part in parts for found in part.messages), default=None
-    )
+    oldest: int | None = None
+    for span in begin(queue).spans:  # one after the other: nothing of them is kept
+        part = await _part(store, queue, [span], 1)
+        for found in part.messages:
+            at = found.message.published_at
+            oldest = at if oldest is None else min(oldest, at)
+    return oldest

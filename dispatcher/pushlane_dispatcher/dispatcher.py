@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import msgspec
 import trio
@@ -397,11 +397,26 @@ class Dispatcher:
     ) -> Publication:
         return await (await self.open(tenant, name, create=create)).publish(messages, lanes)
 
-    async def purge(self, tenant: str, name: str) -> int:
-        """How many messages went."""
-        return await (await self.open(tenant, name)).purge()
+    async def make_for(self, tenant: str, name: str, config: QueueConfig, claims: Claims) -> None:
+        """`ensure` for who is about to open it. Who may not is refused before there is a queue."""
+        with suppress(NotFound):
+            await self._queues.get(tenant, name)
+            return
+        await self._shards.check_room(claims)
+        await self.ensure(tenant, name, config)
 
-    async def redrive(self, tenant: str, name: str, wanted: Redrive, after: str = "") -> Redriven:
+    async def purge(self, tenant: str, name: str, claims: Claims | None = None) -> int:
+        """How many messages went."""
+        return await (await self.open(tenant, name, claims=claims)).purge()
+
+    async def redrive(
+        self,
+        tenant: str,
+        name: str,
+        wanted: Redrive,
+        after: str = "",
+        claims: Claims | None = None,
+    ) -> Redriven:
         """Send dead letters back to where they came from, or to another queue.
 
         It may take several calls: `after` is where the last one said to go on.
@@ -412,16 +427,21 @@ class Dispatcher:
             raise BadRequest("dead letters can't be redriven to the queue they are in")
         if wanted.to is not None:
             await self._queues.get(tenant, wanted.to)
-        queue = await self.open(tenant, name)
+        queue = await self.open(tenant, name, claims=claims)
         return await redrive(self._tools.store, queue, wanted, after)
 
     async def drop_buckets(
-        self, tenant: str, name: str, queue_id: str, names: Sequence[BucketName]
+        self,
+        tenant: str,
+        name: str,
+        queue_id: str,
+        names: Sequence[BucketName],
+        claims: Claims | None = None,
     ) -> Dropped:
         """Open the queue, so that what is past its retention ends, and drop what was archived."""
         if len(names) > MOST:
             raise BadRequest(f"{len(names)} buckets: at most {MOST}")
-        queue = await self.open(tenant, name)
+        queue = await self.open(tenant, name, claims=claims)
         with store_answers(name):
             return await drop_buckets(self._tools.store, queue, queue_id, names, self._tools.clock)
 
@@ -443,12 +463,22 @@ class Dispatcher:
         finally:
             view.dispose()
 
+    @contextmanager
+    def _in_time(self, name: str) -> Iterator[None]:
+        """Who looks at a queue may read for so long, and wait for others who do; no longer."""
+        with trio.move_on_after(self._tools.settings.peek_ms / 1000) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise Unavailable(f"the store takes too long to read {name}", retry_ms=1_000)
+
     async def stats(self, tenant: str, name: str) -> Stats:
-        async with self._look(tenant, name) as found:
-            if isinstance(found, OpenQueue):
-                return found.stats()
-            oldest = await oldest_at(self._tools.store, found)
-            return msgspec.structs.replace(found.stats(), oldest_at=oldest)
+        with self._in_time(name):
+            async with self._look(tenant, name) as found:
+                if isinstance(found, OpenQueue):
+                    return found.stats()
+                async with self._views:
+                    oldest = await oldest_at(self._tools.store, found)
+                return msgspec.structs.replace(found.stats(), oldest_at=oldest)
 
     async def standing(self, tenant: str, name: str) -> Standing:
         """What a list of queues shows of one: from memory, or from what is stored."""
@@ -461,17 +491,22 @@ class Dispatcher:
 
     async def explain(self, tenant: str, name: str, message_id: str) -> Explanation:
         """Where a message stands and why, or how it ended."""
-        async with self._look(tenant, name) as queue:
-            return await lookup.explain(self._tools.store, queue, message_id)
+        with self._in_time(name):
+            async with self._look(tenant, name) as queue:
+                return await lookup.explain(self._tools.store, queue, message_id)
 
     async def message(self, tenant: str, name: str, message_id: str) -> tuple[Message, int]:
         """A message that has not ended, and how often it was started."""
-        async with self._look(tenant, name) as queue:
-            return await lookup.read_message(self._tools.store, queue, message_id)
+        with self._in_time(name):
+            async with self._look(tenant, name) as queue:
+                return await lookup.read_message(self._tools.store, queue, message_id)
 
-    async def cancel(self, tenant: str, name: str, message_id: str) -> None:
+    async def cancel(
+        self, tenant: str, name: str, message_id: str, claims: Claims | None = None
+    ) -> None:
         """End a delayed message. `Conflict` when it is not delayed (any more)."""
-        await lookup.cancel(self._tools.store, await self.open(tenant, name), message_id)
+        queue = await self.open(tenant, name, claims=claims)
+        await lookup.cancel(self._tools.store, queue, message_id)
 
     async def peek(
         self, tenant: str, name: str, limit: int, after: str = "", most_bytes: int = EVERYTHING
@@ -480,28 +515,38 @@ class Dispatcher:
 
         About `most_bytes` are read for it, and more than they allow is left out.
         """
-        with trio.move_on_after(self._tools.settings.peek_ms / 1000):
+        with self._in_time(name):
             async with self._look(tenant, name) as queue:
                 return await peek(self._tools.store, queue, limit, after, most_bytes)
-        raise Unavailable(f"the store takes too long to read {name}", retry_ms=1_000)
 
     async def consumers(self, tenant: str, name: str) -> list[ConsumerInfo]:
-        async with self._look(tenant, name) as queue:
-            return [info for runner in queue.runners for info in runner.consumers()]
+        """Those on this server: what is stored names nobody, so that is not read."""
+        queue = self._found(tenant, name, None)
+        if queue is None:
+            await self._queues.get(tenant, name)
+            return []
+        return [info for runner in queue.runners for info in runner.consumers()]
 
     async def usage(
-        self, tenant: str, first: int, last: int, step: int, queue: str | None, most: int
+        self,
+        tenant: str,
+        first: int,
+        last: int,
+        step: int,
+        queue: str | None,
+        most: int,
+        claims: Claims | None = None,
     ) -> list[UsagePoint]:
         """What queues did from one minute to another, in stretches of `step` minutes.
 
         Of one queue it is exact up to now. `BadRequest` when there are more than `most` points.
         """
         if queue is not None:
-            await self._settle_usage(tenant, queue)
+            await self._settle_usage(tenant, queue, claims)
         await self.clerk.flush()
         return await self.clerk.report(tenant, first, last, step, queue, most)
 
-    async def _settle_usage(self, tenant: str, name: str) -> None:
+    async def _settle_usage(self, tenant: str, name: str, claims: Claims | None) -> None:
         """Have written what a queue's shards know; one that is gone has nothing to tell.
 
         After a crash, opening it writes what its owner could not. Where another server may be that
@@ -512,7 +557,7 @@ class Dispatcher:
             if isinstance(self._tools.store, SharedStore):
                 return
             try:
-                opened = await self.open(tenant, name)
+                opened = await self.open(tenant, name, claims=claims)
             except NotFound:
                 return
         if not await self.clerk.flush_shards(runner.key for runner in opened.runners):

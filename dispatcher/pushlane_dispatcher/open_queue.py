@@ -12,6 +12,7 @@ from functools import partial
 from pushlane.wire.errors import Unavailable
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.explain import Stats
+from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.publication import Publication
 from pushlane_dispatcher.route import shard_of
@@ -61,16 +62,20 @@ class OpenQueue:
                 return True
         return False
 
-    async def room(self) -> None:
-        """Wait until every shard has room."""
+    async def room(self, claims: Claims = ()) -> None:
+        """Wait until every shard has room. `claims` say who waits."""
         for runner in self.runners:
-            await runner.room()
+            await runner.room(claims)
 
     async def publish(
-        self, messages: list[Message], lanes: Sequence[int] | None = None
+        self,
+        messages: list[Message],
+        lanes: Sequence[int] | None = None,
+        *,
+        claims: Claims = (),
     ) -> Publication:
         """Store messages, each in its shard; answers when all are decided."""
-        await self.room()
+        await self.room(claims)
         waiter: Waiter[Publication] = Waiter()
         self.publish_soon(messages, waiter, lanes)
         return await waiter.wait()

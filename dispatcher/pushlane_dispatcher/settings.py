@@ -22,7 +22,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     # Back-pressure
     waiting_publishers: int = 1_000
-    """Publishers of one shard that wait for room; one more is `throttled`."""
+    """Publishers of one shard that wait for room; one more is `throttled`. Shared."""
     room_ms: int = 5_000
     """How long a publisher waits for room; then it is `throttled`."""
 
@@ -54,7 +54,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     views: int = 4
     """Queues at once that are looked at while nobody here has them open: each may read a lot."""
     peek_ms: int = 10_000
-    """How long a peek may read; then it is `unavailable`."""
+    """How long a peek, or another look at a queue or message, may read, with the time it waits for
+    one of the `views`; then it is `unavailable`."""
 
     # Usage
     usage: bool = True

@@ -16,6 +16,7 @@ from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.looking import ConsumerInfo, Located, Stretch
 from pushlane_dispatcher.core.overflow import Use
+from pushlane_dispatcher.core.places import Claims, Places
 from pushlane_dispatcher.core.retention import too_long
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
@@ -39,6 +40,8 @@ class ShardRunner:
         self._now = tools.clock.now
         self._engine = self._make_engine(shard, tools, send, ledger)
         shard.window.bodies.join(tools.budget)
+        most = tools.settings.waiting_publishers
+        self._waiting = Places("waiting_publishers", most, "publishers waiting for this queue")
         self.used_at = self._now()
         """Monotonic: when somebody last asked something of it."""
 
@@ -156,19 +159,23 @@ class ShardRunner:
     ) -> PublishTicket:
         return self._shard.publish(messages, now, lanes, answer)
 
-    async def room(self) -> None:
-        """Wait while too much waits to be stored, first come first served."""
+    async def room(self, claims: Claims = ()) -> None:
+        """Wait while too much waits to be stored, first come first served.
+
+        Of those who wait, each caller may be a share.
+        """
         self._open()
         if not self.congested:
             return
         crowd, settings = self._engine.crowd, self._tools.settings
-        if len(crowd) >= settings.waiting_publishers:
-            raise Throttled(
-                "too many publishers wait for this queue",
-                retry_ms=1_000,
-                limit="waiting_publishers",
-            )
-        called = await crowd.wait(settings.room_ms / 1000)
+        refusal = self._waiting.refusal(claims)
+        if refusal is not None:
+            raise refusal
+        self._waiting.take(claims)
+        try:
+            called = await crowd.wait(settings.room_ms / 1000)
+        finally:
+            self._waiting.give_back(claims)
         self._engine.wake()
         if not called:
             raise Throttled(
@@ -188,10 +195,12 @@ class ShardRunner:
         ack_none: bool = False,
         shared: bool = False,
         client: str = "",
+        claims: Claims = (),
     ) -> Subscription:
         """Subscribe. Nothing is delivered before this returned.
 
-        `shared`: its credit is a share of one for several shards (`SharedCredit`).
+        `shared`: its credit is a share of one for several shards (`SharedCredit`). `claims`: who
+        asks; of all subscriptions of a shard they get their share.
         """
         self._open()
         subscription = Subscription(
@@ -204,6 +213,7 @@ class ShardRunner:
             shared=shared,
             token=sink,
             client=client,
+            claims=claims,
         )
         self._shard.attach(subscription)
         self._engine.wake()
@@ -212,6 +222,7 @@ class ShardRunner:
     def adopt(
         self, prefix: str, held: Iterable[Receipts], sink: Sink, credit: int,
         *, lease_ms: int | None, explicit: bool, shared: bool = False, client: str = "",
+        claims: Claims = (),
     ) -> tuple[Subscription, list[Receipts]] | None:  # fmt: skip
         """Resume a subscription that only the lease cache remembered, as `attach` had it.
 
@@ -225,6 +236,7 @@ class ShardRunner:
         if lease_ms is not None:
             found.lease_ms = lease_ms
         lost = self.resume(found, held, sink)
+        self._shard.claim(found, claims)
         self.credit(found, credit)
         return found, lost
 

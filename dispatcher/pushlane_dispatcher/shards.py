@@ -146,9 +146,7 @@ class Shards:
     async def _begin(
         self, row: QueueRow, number: int, dead_letter: str | None, claims: Claims | None
     ) -> Held:
-        if self._places.is_full:
-            await self._close_one()
-        await self._make_room(claims or ())
+        await self._free_a_place(claims or ())
         if self._closed:
             raise Unavailable("the dispatcher is closing", retry_ms=1_000)
         key = ShardKey(row.id, number)
@@ -173,6 +171,19 @@ class Shards:
         if refusal is not None:
             raise refusal
         held.claims = claims
+
+    async def check_room(self, claims: Claims) -> None:
+        """Raise unless these may open one more shard."""
+        await self._free_a_place(claims)
+        refusal = self._places.refusal(claims)
+        if refusal is not None:
+            raise refusal
+
+    async def _free_a_place(self, claims: Claims) -> None:
+        """What is idle makes room, where there is none."""
+        if self._places.is_full:
+            await self._close_one()
+        await self._make_room(claims)
 
     async def _make_room(self, claims: Claims) -> None:
         """Who has a share of all open shards closes an idle one of theirs for another."""

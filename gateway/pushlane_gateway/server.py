@@ -195,6 +195,11 @@ async def _serve(
                     "What waits in memory of clients that are not authenticated.",
                     lambda: listener.budget.held,
                 )
+                metrics.gauge(
+                    "waiting_bytes",
+                    "What waits in memory of authenticated clients' frames and bodies.",
+                    lambda: listener.waiting.held,
+                )
                 yield Server(dispatcher, authenticator, sessions, http, listener, metrics, tls)
         except Exception as raised:
             error = raised  # not from inside the nursery: it would come out in a group

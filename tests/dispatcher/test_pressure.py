@@ -1,10 +1,13 @@
 """Back-pressure: publishers wait while the store is slow, in order, not too many, not for ever."""
 
+from functools import partial
+
 import pytest
 import trio
 
 from pushlane.wire.errors import Throttled, Unavailable
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.places import Claim, Claims
 from pushlane_dispatcher.settings import Settings
 from tests.dispatcher.rig import Gate, ScriptedStore, blocked, hang, message, numbered, rig
 
@@ -68,6 +71,26 @@ async def test_too_many_may_not_wait() -> None:
             with pytest.raises(Throttled, match="too many publishers"):
                 await r.runner.publish(numbered(1))
             gate.released.set()
+
+
+async def test_of_those_who_wait_one_caller_may_be_a_share_only() -> None:
+    store = ScriptedStore()
+    async with rig(store, bounds=BOUNDS, settings=Settings(waiting_publishers=4)) as r:
+        gate = Gate()
+        store.script.add("append", gate)
+        r.runner.publish_soon(numbered(10))
+        mine: Claims = (Claim("key:mine", 50),)
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(partial(r.queue.publish, numbered(1), claims=mine))
+            await blocked()
+            with pytest.raises(Throttled) as refused:
+                await r.queue.publish(numbered(1), claims=mine)
+            assert refused.value.limit == "waiting_publishers_share"
+            nursery.start_soon(partial(r.queue.publish, numbered(1), claims=()))
+            await blocked()
+            gate.released.set()
+        await r.queue.publish(numbered(1), claims=mine)
 
 
 async def test_who_does_not_wait_is_throttled_by_the_core() -> None:

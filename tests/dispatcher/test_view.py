@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
@@ -10,6 +11,7 @@ import trio
 from pushlane.wire.errors import NotFound, Unavailable
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.explain import Explanation
+from pushlane_dispatcher.core.ident import make_id
 from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.dispatcher import Dispatcher
 from pushlane_dispatcher.settings import Settings
@@ -25,6 +27,7 @@ from tests.dispatcher.rig import (
     dispatching,
     fail,
     go,
+    hang,
     memory_store,
     message,
     rig,
@@ -260,3 +263,25 @@ async def test_few_are_looked_at_at_once() -> None:
             for number in range(6):
                 nursery.start_soon(dispatcher.stats, TENANT, f"q{number}")
         assert most == 2
+
+
+@pytest.mark.parametrize("look", ["stats", "explain", "message"])
+async def test_a_look_takes_no_longer_than_it_may(look: str, autojump_clock: object) -> None:
+    store = ScriptedStore()
+    async with dispatching(store, settings=Settings(peek_ms=5_000)) as dispatcher:
+        await dispatcher.create(TENANT, "q", QueueConfig())
+        row = await dispatcher.get(TENANT, "q")
+        store.script.always["buckets"] = hang
+        ask: dict[str, Callable[[], Awaitable[object]]] = {
+            "stats": lambda: dispatcher.stats(TENANT, "q"),
+            "explain": lambda: dispatcher.explain(TENANT, "q", make_id(row.id, 0, 4, 0)),
+            "message": lambda: dispatcher.message(TENANT, "q", make_id(row.id, 0, 4, 0)),
+        }
+        begun = trio.current_time()
+        with pytest.raises(Unavailable, match="too long"):
+            await ask[look]()
+        assert trio.current_time() - begun == pytest.approx(5)
+        assert await dispatcher.consumers(TENANT, "q") == [], "nothing is read for it"
+        with pytest.raises(NotFound):
+            await dispatcher.consumers(TENANT, "none")
+        del store.script.always["buckets"]

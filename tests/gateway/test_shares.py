@@ -6,6 +6,7 @@ A real server over real sockets. The attacker has a short-lived token with one r
 from __future__ import annotations
 
 import gc
+import struct
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -16,6 +17,7 @@ import pytest
 import trio
 
 from pushlane.wire.frames import (
+    ErrorFrame,
     Goaway,
     Hello,
     Publish,
@@ -26,12 +28,14 @@ from pushlane.wire.frames import (
     Subscribed,
     Welcome,
 )
+from pushlane_dispatcher.view import read_view
 from pushlane_gateway.auth.rule import parse_rules
 from pushlane_gateway.configuration.load import load
 from pushlane_gateway.server import Server, open_server
 from tests.gateway.auth.tools import make_token
 from tests.gateway.http.whole.test_server import connected, request, until, value
 from tests.gateway.listener.rig import Answer
+from tests.gateway.listener.rig import Client as Raw
 from tests.gateway.test_server import Client, client
 
 RECEIVE = "/v1/queues/q/receive"
@@ -157,6 +161,57 @@ async def test_a_peek_goes_on_where_it_ended(tmp_path: Path) -> None:
         assert seen == [f"{n:04}" for n in range(50)]
 
 
+async def test_looks_at_closed_queues_leave_places_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty by a publish-only token, of a queue that takes its time: four at once."""
+    async with rig(tmp_path) as r:
+        page, service = r.token("publish:big"), r.key("consume:q", "publish:q", "manage:*")
+        for name in ("big", "q"):
+            assert (await r.ask(service, "POST", "/v1/queues", {"name": name})).status == 201
+        gate, looks = trio.Event(), []
+
+        async def slow(tools: Any, row: Any) -> Any:
+            looks.append(row.name)
+            if row.name == "big":
+                await gate.wait()
+            return await read_view(tools, row)
+
+        monkeypatch.setattr("pushlane_dispatcher.dispatcher.read_view", slow)
+        statuses: list[int] = []
+        targets = "/stats", "/messages/nothing/explain"
+
+        async def look(target: str) -> None:
+            statuses.append((await r.ask(page, "GET", "/v1/queues/big" + target)).status)
+
+        async with trio.open_nursery() as nursery:
+            for n in range(40):
+                nursery.start_soon(look, targets[n % 2])
+            await until(lambda: len(statuses) == 36)
+            assert set(statuses) == {429}
+            assert r.in_use("peeks") == 4
+            assert (await r.ask(page, "GET", "/v1/queues?stats=true")).status == 429
+            nursery.start_soon(r.ask, service, "GET", "/v1/queues/q/peek")
+            await until(lambda: r.in_use("peeks") == 5)
+            assert looks == ["big"] * 4
+            gate.set()
+        assert (looks.count("q"), r.in_use("peeks")) == (1, 0)
+        assert r.reached("peeks_share") == 37
+
+
+async def test_dry_runs_of_a_redrive_take_a_place(tmp_path: Path) -> None:
+    async with rig(tmp_path, "http.peeks=1") as r:
+        key = r.key()
+        assert (await r.ask(key, "POST", "/v1/queues", {"name": "q.dead"})).status == 201
+        admission = r.server.sessions.tools.admission
+        target, body = "/v1/queues/q.dead/redrive", {"max": 1, "to": "q"}
+        assert (await r.ask(key, "POST", "/v1/queues", {"name": "q"})).status == 201
+        with admission.admit(r.server.authenticator.authenticate(r.key()), "peeks"):
+            assert (await r.ask(key, "POST", target, {**body, "dry_run": True})).status == 429
+            assert (await r.ask(key, "POST", target, body)).status == 200
+        assert (await r.ask(key, "POST", target, {**body, "dry_run": True})).status == 200
+
+
 async def never_reads(r: Rig, stack: AsyncExitStack, token: str, target: str) -> None:
     """Ask for something, and read nothing of the answer."""
     it = await stack.enter_async_context(connected(r.server))
@@ -222,6 +277,38 @@ async def test_what_was_opened_for_nobody_counts_for_who_uses_it(tmp_path: Path)
             await it.hear_a(Welcome)
             answers = [await subscribe(it, f"q{n}", n + 1) for n in range(12)]
             assert [isinstance(one, Subscribed) for one in answers] == [True] * 10 + [False] * 2
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("POST", "/v1/queues/q/purge", {}),
+        ("POST", "/v1/queues/q/redrive", {"max": 1, "to": "busy"}),
+        ("POST", "/v1/queues/q/retention", {"queue_id": "x", "drop": []}),
+        ("DELETE", "/v1/queues/q/messages/x", None),
+        ("GET", "/v1/usage?queue=q", None),
+        ("POST", "/v1/queues/new/messages", {"messages": [{"body": 1}]}),
+        ("POST", "/v1/queues/new/receive", {"wait_ms": 0}),
+    ],
+)
+async def test_whatever_opens_a_queue_does_so_on_the_callers_account(
+    tmp_path: Path, method: str, target: str, body: Any
+) -> None:
+    async with rig(tmp_path, "dispatcher.open_shards=2") as r:
+        key = r.key()
+        for name in ("q", "busy"):
+            assert (await r.ask(key, "POST", "/v1/queues", {"name": name})).status == 201
+        async with r.session(key) as it:
+            await it.hear_a(Welcome)
+            assert isinstance(await subscribe(it, "busy", 1), Subscribed)
+            assert (await r.ask(key, method, target, body)).status == 429
+            await it.say(Publish(2, "new", [PublishMessage(data=b"1")]))
+            assert (await it.hear_a(ErrorFrame)).code == "throttled"
+            assert r.reached("open_shards_share") == 2
+            refused = await r.ask(key, "GET", "/v1/queues/new")
+            assert refused.status == 404, "nothing was made for who was refused"
+        await until(lambda: r.in_use("sessions") == 0)
+        assert (await r.ask(key, method, target, body)).status in (200, 400, 404, 409)
 
 
 async def turned_away(r: Rig, token: str) -> None:
@@ -293,6 +380,79 @@ async def test_dropped_sessions_of_one_key_push_out_their_own(tmp_path: Path) ->
         assert r.reached("detached_share") == 6
         async with r.session(other, resume=Resume(mine)) as it:
             assert (await it.hear_a(Welcome)).resumed
+
+
+async def half_send(r: Rig, stack: AsyncExitStack, token: str, target: str, size: int) -> Raw:
+    """A request, and all of its body but the end."""
+    it = await stack.enter_async_context(connected(r.server))
+    body = {"messages": [{"body": "x" * size}]}
+    await it.send(request("POST", target, body, f"Authorization: Bearer {token}")[:-3])
+    return it
+
+
+async def test_what_one_token_leaves_half_sent(tmp_path: Path) -> None:
+    """Of all that waits it has its share: what is more is cut, and others are not."""
+    async with rig(tmp_path, "gateway.waiting_bytes=1000000") as r, AsyncExitStack() as stack:
+        page, service = r.token("consume:q"), r.key("publish:q")
+        waiting = r.server.listener.waiting
+        other = await half_send(r, stack, service, MESSAGES, 100_000)
+        await until(lambda: waiting.held > 100_000)
+        held = waiting.held
+        many = [await half_send(r, stack, page, RECEIVE, 12_000) for _ in range(10)]
+        await until(lambda: r.server.listener.counters.overloads == 9)
+        assert held + 12_000 < waiting.held < held + 20_000
+        assert r.server.listener.budget.held == 0
+        answers: list[tuple[int, str]] = []
+
+        async def hear(it: Raw) -> None:
+            answer = await it.answer()
+            answers.append((answer.status, answer.error["code"]))
+
+        async with trio.open_nursery() as nursery:
+            for it in many:
+                nursery.start_soon(hear, it)
+            await until(lambda: len(answers) == 9)
+            assert set(answers) == {(429, "throttled")}
+            nursery.cancel_scope.cancel()
+        await other.send(b"}]}")
+        assert (await other.answer()).status == 200
+        assert waiting.held < 20_000
+
+
+async def test_frames_that_one_token_leaves_half_sent(tmp_path: Path) -> None:
+    async with rig(tmp_path, "gateway.waiting_bytes=1000000") as r, AsyncExitStack() as stack:
+        page = r.token("consume:q")
+        waiting = r.server.listener.waiting
+        many = [await stack.enter_async_context(r.session(page)) for _ in range(2)]
+        for it, size in zip(many, (15_000, 12_000), strict=True):
+            await it.hear_a(Welcome)
+            frame = b"\x81\xff" + struct.pack("!Q", 50_000) + bytes(4 + size)
+            await it.ws.stream.send_all(frame)
+            await until(lambda: waiting.held > 0)
+        assert (await many[0].hear_a(Goaway)).reason == "overload"
+        assert await many[0].closed() == (1013, "overload")
+        assert 12_000 < waiting.held < 13_000
+        assert r.server.listener.counters.overloads == 1
+        await trio.aclose_forcefully(many[1].ws.stream)  # it can't close in the middle of a frame
+
+
+async def test_subscriptions_of_one_token(tmp_path: Path) -> None:
+    """They are few on each queue, however many sessions share them."""
+    settings = "shard.subscriptions=20", "shares.token_least=2", "shares.token_percent=10"
+    async with rig(tmp_path, *settings) as r, AsyncExitStack() as stack:
+        page, key, other = r.token("consume:q"), r.key("consume:q"), r.key("consume:q")
+        it = [await stack.enter_async_context(r.session(page)) for _ in range(2)]
+        for one in it:
+            await one.hear_a(Welcome)
+        answers = [await subscribe(it[n % 2], "q", n + 1) for n in range(4)]
+        assert [isinstance(one, Subscribed) for one in answers] == [True] * 2 + [False] * 2
+        assert (await r.ask(page, "POST", RECEIVE, {"wait_ms": 0})).status == 429
+        async with r.session(key) as mine:
+            await mine.hear_a(Welcome)
+            answers = [await subscribe(mine, "q", n + 1) for n in range(12)]
+            assert [isinstance(one, Subscribed) for one in answers] == [True] * 10 + [False] * 2
+            assert r.reached("subscriptions_share") == 5
+            assert (await r.ask(other, "POST", RECEIVE, {"wait_ms": 0})).status == 200
 
 
 async def publish_as(r: Rig, token: str, producer: str) -> Any:

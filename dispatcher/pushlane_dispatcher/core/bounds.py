@@ -86,7 +86,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     drained_buckets: int = 16
     """Drained buckets kept although nobody needs their marks: `explain` still knows their ends."""
     subscriptions: int = 10_000
-    """Subscriptions of one shard; beyond it `throttled`."""
+    """Subscriptions of one shard, and receives whose messages are not settled; beyond it
+    `throttled`. Shared: see `[shares]`."""
     credit: int = 10_000
     """The most credit a subscription may ask for."""
     taken: int = 1_024

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pushlane.wire.errors import BadRequest, Throttled
+from pushlane.wire.errors import BadRequest
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import (
     Deliver,
@@ -27,6 +27,7 @@ from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.core.life import IN_FLIGHT, Event, Life, State
 from pushlane_dispatcher.core.log import Log
 from pushlane_dispatcher.core.meter import Meter
+from pushlane_dispatcher.core.places import Claims, Places
 from pushlane_dispatcher.core.runs import (
     make_fresh_runs,
     make_runs,
@@ -44,7 +45,7 @@ FENCE_BITS = 20
 class Consumers:
     __slots__ = (
         "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log", "_meter",
-        "_resend", "_verdicts", "_window", "idle", "starving", "subscriptions", "timers",
+        "_resend", "_verdicts", "_window", "idle", "places", "starving", "subscriptions", "timers",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +76,7 @@ class Consumers:
         """Receipts to send again once their bodies are read."""
         self.subscriptions: dict[str, Subscription] = {}
         """By the prefix of their receipts."""
+        self.places = Places("subscriptions", bounds.subscriptions, "subscriptions on this queue")
         self.idle = Idle(bounds, life, window, self)
         self.starving = Starving(effects)
 
@@ -83,13 +85,19 @@ class Consumers:
     def attach(self, subscription: Subscription) -> None:
         if not 1 <= subscription.credit <= self._bounds.credit:
             raise BadRequest(f"credit must be 1 to {self._bounds.credit}")
-        if len(self.subscriptions) >= self._bounds.subscriptions:
-            raise Throttled(
-                "too many subscriptions on this queue", retry_ms=1_000, limit="subscriptions"
-            )
+        refusal = self.places.refusal(subscription.claims)
+        if refusal is not None:
+            raise refusal
         assert subscription.prefix not in self.subscriptions
         self.subscriptions[subscription.prefix] = subscription
+        self.places.take(subscription.claims)
         self._offer(subscription)
+
+    def claim(self, subscription: Subscription, claims: Claims) -> None:
+        """It counts for these from now on: what is there already is refused to nobody."""
+        self.places.give_back(subscription.claims)
+        self.places.take(claims)
+        subscription.claims = claims
 
     def set_credit(self, subscription: Subscription, credit: int) -> None:
         if not 0 <= credit <= self._bounds.credit:
@@ -167,7 +175,8 @@ class Consumers:
                 self._verdicts.break_off(entry, now, wall)
             else:
                 self._verdicts.give_back(entry, now, wall)
-        self.subscriptions.pop(subscription.prefix, None)
+        if self.subscriptions.pop(subscription.prefix, None) is not None:
+            self.places.give_back(subscription.claims)
         self.timers.forget(subscription)
 
     # Granting

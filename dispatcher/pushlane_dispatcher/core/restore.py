@@ -98,7 +98,7 @@ def _restore_lease(shard: Shard, lease: RecoveredLease, now: int, wall: int) -> 
         return
     subscription = shard.consumers.subscriptions.get(lease.prefix)
     if subscription is None:
-        if len(shard.consumers.subscriptions) >= shard.bounds.subscriptions:
+        if shard.consumers.places.is_full:
             return  # the cache can't keep a shard from opening
         subscription = Subscription(
             lease.prefix, lease.session, 1, lease.lease_ms, explicit=True, ack_none=False

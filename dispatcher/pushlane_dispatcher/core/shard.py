@@ -65,6 +65,7 @@ from pushlane_dispatcher.core.looking import (
 from pushlane_dispatcher.core.meter import Meter
 from pushlane_dispatcher.core.notes import Notes
 from pushlane_dispatcher.core.overflow import Overflow
+from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.core.recovered import Recovered
 from pushlane_dispatcher.core.redriving import redrive
 from pushlane_dispatcher.core.restore import restore
@@ -281,6 +282,9 @@ class Shard:
 
     def attach(self, subscription: Subscription) -> None:
         self.consumers.attach(subscription)
+
+    def claim(self, subscription: Subscription, claims: Claims) -> None:
+        self.consumers.claim(subscription, claims)
 
     def detach(self, subscription: Subscription, resume_ms: int, now: int) -> None:
         self.consumers.detach(subscription, now + resume_ms)

@@ -13,14 +13,15 @@ from typing import Any
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.life import State
+from pushlane_dispatcher.core.places import Claims
 from pushlane_storage.ranges import Ranges
 
 
 class Subscription:
     __slots__ = (
-        "ack_none", "adopt_until", "away_until", "broken", "check_at", "client", "closed", "credit",
-        "explicit", "failures", "generation", "held", "lazy", "lease_ms", "next_n", "penalties",
-        "prefix", "session", "settled", "shared", "stamp", "taking", "token", "turn",
+        "ack_none", "adopt_until", "away_until", "broken", "check_at", "claims", "client", "closed",
+        "credit", "explicit", "failures", "generation", "held", "lazy", "lease_ms", "next_n",
+        "penalties", "prefix", "session", "settled", "shared", "stamp", "taking", "token", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -35,12 +36,15 @@ class Subscription:
         shared: bool = False,
         token: Any = None,
         client: str = "",
+        claims: Claims = (),
     ) -> None:
         self.prefix = prefix
         """The P of its receipts P.N: unguessable, made by the caller."""
         self.session = session
         self.client = client
         """What its client calls itself."""
+        self.claims = claims
+        """Of whose share of all subscriptions it is one."""
         self.credit = credit
         self.lease_ms = lease_ms
         self.explicit = explicit

@@ -31,12 +31,13 @@ class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_percent: Annotated[int, Meta(ge=1, le=100)] = 50
     """How much of each shared limit one API key may have, together with all tokens made from it:
     half, so that no key alone shuts the others out. Shared are `gateway.connections`,
-    `session.sessions`, `session.detached`, `http.polls`, `http.pipes`, `http.peeks`,
-    `http.answers_bytes`, `dispatcher.open_shards`, and a shard's `producers` and
-    `producer_runs`."""
+    `gateway.waiting_bytes`, `session.sessions`, `session.detached`, `http.polls`, `http.pipes`,
+    `http.peeks`, `http.answers_bytes`, `dispatcher.open_shards`, `dispatcher.waiting_publishers`,
+    and a shard's `subscriptions`, `producers` and `producer_runs`."""
     token_percent: Annotated[int, Meta(ge=1, le=100)] = 2
     """How much of each one short-lived token may have, with the tokens made from it: it sits in a
-    browser. Of `http.polls` these are 20."""
+    browser. Of `http.polls` these are 20. Of a shard's `producers` and `producer_runs` it may have
+    what its key may have: a producer goes by its key, as it goes on with a renewed token."""
     token_least: Annotated[int, Meta(ge=1, le=1_000_000)] = 4
     """What a token may have where that is less: a page does a few things at once."""
 

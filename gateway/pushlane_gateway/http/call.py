@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from pushlane.wire.codec import decode_json
 from pushlane.wire.errors import BadRequest, Forbidden, TooLarge
 from pushlane.wire.names import check_queue_name
+from pushlane_gateway.auth.admission import Claims, Permit
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Action
 from pushlane_gateway.http.errors import NO_STORE, ClientGone
@@ -54,6 +55,11 @@ class Call:
         return self.identity.tenant
 
     @property
+    def claims(self) -> Claims:
+        """Of whose shares it takes what it asks for."""
+        return self.tools.admission.claims(self.identity)
+
+    @property
     def queue(self) -> str:
         """The queue that the path names."""
         return check_queue_name(self.request.path_params["queue"])
@@ -84,11 +90,15 @@ class Call:
             wanted = " or ".join(rights)
             raise Forbidden(f"{self.identity.name} may not {wanted} {queue}")
 
-    def vouch(self) -> None:
-        """Tell the listener that the caller is known: its body is no stranger's."""
+    def vouch(self, claims: Claims) -> None:
+        """Tell the listener that the caller is known: its body counts for these."""
         known = self.request.scope.get("extensions", {}).get(KNOWN)
         if known is not None:
-            known["tell"]()
+            known["tell"](claims)
+
+    def looking(self) -> Permit:
+        """A place among those who look at what is stored. Raises Throttled."""
+        return self.tools.admission.admit(self.identity, "peeks")
 
     # What it says
 

@@ -20,6 +20,7 @@ from pushlane.wire.errors import PushlaneError, Unavailable, error_for
 from pushlane.wire.frames import DeliverMessage
 from pushlane_dispatcher.core.effects import Receipts, Run
 from pushlane_dispatcher.core.ident import make_id
+from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.core.runs import runs_of_numbers
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.shard_runner import ShardRunner
@@ -63,11 +64,12 @@ class Grant:
         credit: int,
         lease_ms: int | None,
         news: Callable[[], None],
+        claims: Claims = (),
     ) -> Grant:
         """Ask a shard for messages; `news` is called when there are any. Raises PushlaneError."""
         grant = cls(runner, settled, news)
         grant.subscription = runner.attach(
-            grant, SESSION + who, credit, lease_ms=lease_ms, explicit=True
+            grant, SESSION + who, credit, lease_ms=lease_ms, explicit=True, claims=claims
         )
         return grant
 

@@ -17,7 +17,8 @@ async def peek(call: Call) -> Response:
     """What would be delivered next, as far as it goes into one answer."""
     query = call.query(PeekQuery)
     dispatcher, most = call.tools.dispatcher, call.tools.settings.answer_bytes
-    with _looking(call) as permits:
+    with ExitStack() as permits:
+        permits.enter_context(call.looking())
         page = await dispatcher.peek(call.tenant, call.queue, query.limit, query.after, most)
         shown = _shown(page, most)
         following = page.after(len(shown))
@@ -37,16 +38,10 @@ def _shown(page: Page, left: int) -> list[DeliverMessage]:
     return shown
 
 
-def _looking(call: Call) -> ExitStack:
-    """A place among those who look at messages. Raises Throttled."""
-    permits = ExitStack()
-    permits.enter_context(call.tools.admission.admit(call.identity, "peeks"))
-    return permits
-
-
 async def get(call: Call) -> Response:
     dispatcher = call.tools.dispatcher
-    with _looking(call) as permits:
+    with ExitStack() as permits:
+        permits.enter_context(call.looking())
         message, attempts = await dispatcher.message(call.tenant, call.queue, call.id)
         state = (await dispatcher.explain(call.tenant, call.queue, call.id)).state
         shown = stored_message(call.id, message, attempts, state)
@@ -54,9 +49,10 @@ async def get(call: Call) -> Response:
 
 
 async def explain(call: Call) -> Response:
-    return call.answer(await call.tools.dispatcher.explain(call.tenant, call.queue, call.id))
+    with call.looking():
+        return call.answer(await call.tools.dispatcher.explain(call.tenant, call.queue, call.id))
 
 
 async def cancel(call: Call) -> Response:
-    await call.tools.dispatcher.cancel(call.tenant, call.queue, call.id)
+    await call.tools.dispatcher.cancel(call.tenant, call.queue, call.id, call.claims)
     return call.answer(Nothing())

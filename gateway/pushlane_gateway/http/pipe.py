@@ -8,6 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from pushlane.wire.codec import decode_json
 from pushlane.wire.errors import BadFrame, BadRequest, Unauthorized
+from pushlane_gateway.auth.admission import Claims
 from pushlane_gateway.auth.identity import ANONYMOUS
 from pushlane_gateway.http.auth import identify
 from pushlane_gateway.http.call import JSON, Call
@@ -65,22 +66,24 @@ async def pipe(call: Call) -> Response:
 async def _read(call: Call, pipe: Pipe | None) -> bytes:
     """The body: a large one only of who was welcomed, which is known before it is read."""
     if pipe is None:
-        welcome = known = _is_known(call)
+        claims = _claims(call)
+        welcome = claims is not None
     else:
-        welcome, known = pipe.is_admitted, pipe.is_known
-    if known:
-        call.vouch()
+        welcome, claims = pipe.is_admitted, pipe.claims
+    if claims is not None:
+        call.vouch(claims)
     if welcome:
         return await call.read()
     return await call.read(call.tools.unauthenticated_bytes, "unauthenticated_bytes")
 
 
-def _is_known(call: Call) -> bool:
-    """Whether it says with a header who asks; mostly the hello does that."""
+def _claims(call: Call) -> Claims | None:
+    """Of whom it is, if a header says who asks; mostly the hello does that."""
     try:
-        return identify(call.request, call.tools) is not ANONYMOUS
+        identity = identify(call.request, call.tools)
     except Unauthorized:
-        return False
+        return None
+    return None if identity is ANONYMOUS else call.tools.admission.claims(identity)
 
 
 def _decode(

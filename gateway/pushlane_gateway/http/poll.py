@@ -12,6 +12,7 @@ import trio
 
 from pushlane.wire.errors import PushlaneError
 from pushlane.wire.frames import DeliverMessage
+from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_gateway.http.grant import Grant
@@ -26,6 +27,7 @@ class PollOptions(msgspec.Struct, frozen=True):
     wait_ms: int
     grace_ms: int
     answer_bytes: int
+    claims: Claims = ()
 
 
 class Poll:
@@ -76,11 +78,11 @@ class Poll:
 
     def _attach(self, runner: ShardRunner, credit: int) -> None:
         options = self._options
-        self._grants.append(
-            Grant.attach(
-                runner, self._settled, options.who, credit, options.lease_ms, self._news.set
-            )
-        )
+        grant = Grant.attach(
+            runner, self._settled, options.who, credit, options.lease_ms, self._news.set,
+            options.claims,
+        )  # fmt: skip
+        self._grants.append(grant)
 
     @property
     def _coming(self) -> bool:

@@ -36,7 +36,7 @@ async def publish(call: Call) -> Response:
     since = trio.current_time()
     publication = None
     if batch.messages:
-        publication = await queue.publish(batch.messages, batch.lanes)
+        publication = await queue.publish(batch.messages, batch.lanes, claims=call.claims)
     tools.metrics.publish_seconds.observe(trio.current_time() - since)
     return _answer(call, batch, publication)
 

@@ -15,7 +15,7 @@ other one, too. A redrive takes the right to publish wherever its messages go.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -144,7 +144,7 @@ async def _standings(call: Call, rows: list[QueueRow]) -> dict[str, Standing | N
     None of the others, and of those that can't be read."""
     dispatcher = _dispatcher(call)
     found: dict[str, Standing | None] = {row.name: None for row in rows}
-    with trio.move_on_after(call.tools.settings.list_stats_ms / 1000) as scope:
+    with call.looking(), trio.move_on_after(call.tools.settings.list_stats_ms / 1000) as scope:
         for row in sorted(rows, key=lambda row: dispatcher.opened(row.tenant, row.name) is None):
             with suppress(PushlaneError):
                 found[row.name] = await dispatcher.standing(row.tenant, row.name)
@@ -154,7 +154,8 @@ async def _standings(call: Call, rows: list[QueueRow]) -> dict[str, Standing | N
 
 
 async def stats(call: Call) -> Response:
-    return call.answer(await _dispatcher(call).stats(call.tenant, call.queue))
+    with call.looking():
+        return call.answer(await _dispatcher(call).stats(call.tenant, call.queue))
 
 
 async def consumers(call: Call) -> Response:
@@ -164,7 +165,8 @@ async def consumers(call: Call) -> Response:
 
 async def purge(call: Call) -> Response:
     await call.body()
-    return call.answer(PurgeAnswer(await _dispatcher(call).purge(call.tenant, call.queue)))
+    purged = await _dispatcher(call).purge(call.tenant, call.queue, call.claims)
+    return call.answer(PurgeAnswer(purged))
 
 
 async def pause(call: Call) -> Response:
@@ -191,7 +193,10 @@ async def redrive(call: Call) -> Response:
         queue=body.queue, key=body.key, from_at=body.from_at, until_at=body.until_at,
         rate=body.rate, dry_run=body.dry_run, targets=call.identity.queues("publish"),
     )  # fmt: skip
-    done = await _dispatcher(call).redrive(call.tenant, call.queue, wanted, body.after)
+    with call.looking() if body.dry_run else nullcontext():  # what leaves has a limit of its own
+        done = await _dispatcher(call).redrive(
+            call.tenant, call.queue, wanted, body.after, call.claims
+        )
     return call.answer(RedriveAnswer(done.count, done.next))
 
 
@@ -200,7 +205,9 @@ async def retention(call: Call) -> Response:
     call.tools.check_going()
     body: RetentionBody = await call.body()
     dispatcher = _dispatcher(call)
-    done = await dispatcher.drop_buckets(call.tenant, call.queue, body.queue_id, body.drop)
+    done = await dispatcher.drop_buckets(
+        call.tenant, call.queue, body.queue_id, body.drop, call.claims
+    )
     return call.answer(done)
 
 

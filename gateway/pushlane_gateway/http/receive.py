@@ -44,7 +44,7 @@ async def receive(call: Call) -> Response:
     settings = tools.settings
     options = PollOptions(
         call.identity.name, body.max, body.lease_ms, body.wait_ms,
-        settings.grace_ms, settings.answer_bytes,
+        settings.grace_ms, settings.answer_bytes, call.claims,
     )  # fmt: skip
     with tools.admission.admit(call.identity, "polls"):
         queue = await tools.open(call.identity, call.queue)

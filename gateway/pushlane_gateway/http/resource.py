@@ -70,7 +70,7 @@ class Resource:
             identity = identify(request, tools)
         call = Call(request, operation, identity, tools)
         if identity is not ANONYMOUS:
-            call.vouch()
+            call.vouch(call.claims)
         call.check_rights()
         if operation.method in WITH_BODY:
             call.check_type()

@@ -13,8 +13,9 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     polls: int = 1_000
     """Receives that wait at once; one more is `throttled`. Shared: see `[shares]`."""
     peeks: int = 32
-    """Peeks and looks at single messages under way at once, until their answers are written; one
-    more is `throttled`. Shared."""
+    """Peeks and looks at single messages under way at once, until their answers are written; also
+    `stats`, `explain`, lists of queues with `stats`, and dry runs of a redrive. One more is
+    `throttled`. Shared."""
     answers_bytes: int = 512 * MIB
     """Answers with messages that wait to be written, together; with more a request is `throttled`
     and takes nothing. Shared, but one answer always goes."""

@@ -76,7 +76,8 @@ class HttpTools:
         if found is not None:
             return found
         if self.auto_create:
-            await self.dispatcher.ensure(tenant, name, self.template)
+            claims = self.admission.claims(identity)
+            await self.dispatcher.make_for(tenant, name, self.template, claims)
         return await self.open_existing(identity, name)
 
     async def open_existing(self, identity: Identity, name: str) -> OpenQueue:

@@ -35,7 +35,7 @@ async def usage(call: Call) -> Response:
         )
     points = await call.tools.dispatcher.usage(
         call.tenant, since // 60_000, (until - 1) // 60_000, step, query.queue,
-        settings.usage_answers,
+        settings.usage_answers, call.claims,
     )  # fmt: skip
     seen = [point for point in points if call.identity.allows("manage", point.queue)]
     return call.answer(UsageAnswer(since, until, query.by, seen))

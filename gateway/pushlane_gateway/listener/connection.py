@@ -15,11 +15,12 @@ import h11
 import trio
 from starlette.types import ASGIApp
 
+from pushlane_dispatcher.core.places import Claims
 from pushlane_gateway.listener.exchange import Exchange
 from pushlane_gateway.listener.head import read_head
 from pushlane_gateway.listener.hub import Hub
 from pushlane_gateway.listener.link import Link, LinkLost
-from pushlane_gateway.listener.refusal import NEEDS_TLS, TOO_MUCH, Refusal
+from pushlane_gateway.listener.refusal import NEEDS_TLS, TOO_MUCH, YOUR_SHARE, Refusal
 from pushlane_gateway.listener.socket import Socket, SocketClosed
 from pushlane_gateway.listener.tls_link import PlainHttp, TlsFailed, TlsLink
 from pushlane_gateway.listener.upgrade import Allow, is_upgrade, only, upgrade
@@ -58,33 +59,47 @@ async def serve_connection(link: Link, hub: Hub, service: Service) -> None:
 class Guest:
     """The requests of a connection, to the budget."""
 
-    __slots__ = ("_hub", "scope")
+    __slots__ = ("_claims", "_hub", "scope")
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._claims: Claims | None = None
         self.scope = trio.CancelScope()
 
+    def know(self, claims: Claims | None) -> None:
+        """What it keeps is of these from now on; None: nobody knows whose it is."""
+        self.hold(0)
+        self._claims = claims
+
     def hold(self, size: int) -> None:
-        """It keeps so many bytes, of a client that is not authenticated."""
-        self._hub.budget.hold(self, size)
+        """It keeps so many bytes of a request that is not complete."""
+        if self._claims is None:
+            self._hub.budget.hold(self, size)
+        else:
+            self._hub.waiting.hold(self, size, self._claims)
 
     def cut(self) -> None:
         self._hub.counters.overloads += 1
         self.scope.cancel()
 
+    @property
+    def refusal(self) -> Refusal:
+        """What a client is told that is cut."""
+        return TOO_MUCH if self._claims is None else YOUR_SHARE
+
 
 async def _serve_requests(link: Link, hub: Hub, service: Service) -> Socket | None:
     """HTTP, until the connection ends or becomes a WebSocket."""
-    if isinstance(link, TlsLink) and not await _shake_hands(link, hub):
-        return None
     guest = Guest(hub)
     try:
         with guest.scope:
+            if isinstance(link, TlsLink) and not await _shake_hands(link, hub, guest):
+                return None
             return await _answer_requests(link, hub, service, guest)
     finally:
         guest.hold(0)
-    hub.counters.refusal(TOO_MUCH.status)
-    link.write_now(TOO_MUCH.answer())
+    hub.counters.refusal(guest.refusal.status)
+    link.write_now(guest.refusal.answer())
     await _linger(link, hub)
     return None
 
@@ -100,9 +115,10 @@ async def _answer_requests(link: Link, hub: Hub, service: Service, guest: Guest)
             request, parser = found
             if is_upgrade(request):
                 return await _open_socket(link, hub, request, bytes(buffer), service.allow)
-            exchange = Exchange(link, hub, request, parser, buffer, guest.hold)
+            exchange = Exchange(link, hub, request, parser, buffer, guest.hold, guest.know)
             if not await exchange.run(service.app):
                 break
+            guest.know(None)  # the next request says for itself who asks
             patience = hub.settings.keep_alive_ms
     except Refusal as refusal:
         hub.counters.refusal(refusal.status)
@@ -112,10 +128,11 @@ async def _answer_requests(link: Link, hub: Hub, service: Service, guest: Guest)
     return None
 
 
-async def _shake_hands(link: TlsLink, hub: Hub) -> bool:
+async def _shake_hands(link: TlsLink, hub: Hub, guest: Guest) -> bool:
     try:
         with trio.move_on_after(hub.settings.head_ms / 1000) as scope:
-            await link.handshake(hub.settings.head_ms)
+            await link.handshake(hub.settings.head_ms, guest.hold)
+            guest.hold(0)
     except TlsFailed as error:
         hub.counters.tls_failures += 1
         log.info("no TLS with %s: %s", link.peer, error)

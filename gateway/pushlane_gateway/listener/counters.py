@@ -39,7 +39,7 @@ class Counters:
         self.slow_bodies = 0
         """Requests ended by `body_rate` or `body_ms`."""
         self.overloads = 0
-        """Connections cut by `unauthenticated_total_bytes`."""
+        """Connections cut by `unauthenticated_total_bytes` or `waiting_bytes`."""
         self.floods = 0
         """WebSockets closed by `tiny_frames`."""
         self.stalled_writes = 0

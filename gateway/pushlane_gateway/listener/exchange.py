@@ -5,12 +5,12 @@ the kernel. When the body has been read, `receive` waits for the client to go aw
 `http.disconnect` as soon as it does; requests sent ahead are kept, within `pipeline_bytes`. There
 is no task for that: an app that doesn't ask pays nothing.
 
-What came of a body counts against the budget of those who are not authenticated, until the app
-says who asks (the extension `pushlane.known`) or has all of it. Something wrong with the body (too
-large, badly chunked, stalled, slow) cancels the app and is answered here; an app that already began
-its answer is cut off. A send to a client that has gone raises
-LinkLost, an OSError, so that no app can go on sending for ever. We call ourselves ASGI 2.3, because
-from 2.4 on Starlette no longer listens for the disconnect while it streams.
+What came of a body counts against the budget of those who are not authenticated, and when the app
+says who asks (the extension `pushlane.known`) against their share, until it has all of it.
+Something wrong with the body (too large, badly chunked, stalled, slow) cancels the app and is
+answered here; an app that already began its answer is cut off. A send to a client that has gone
+raises LinkLost, an OSError, so that no app can go on sending for ever. We call ourselves ASGI 2.3,
+because from 2.4 on Starlette no longer listens for the disconnect while it streams.
 
 The connection ends after a request with a chunked body: trailers are where h11 is lenient.
 """
@@ -27,6 +27,7 @@ import h11
 import trio
 from starlette.types import ASGIApp, Message, Scope
 
+from pushlane_dispatcher.core.places import Claims
 from pushlane_gateway.listener.head import header
 from pushlane_gateway.listener.hub import Hub
 from pushlane_gateway.listener.link import Link, LinkLost, Stalled
@@ -35,7 +36,7 @@ from pushlane_gateway.listener.refusal import INTERNAL, Refusal
 log = logging.getLogger(__name__)
 
 KNOWN = "pushlane.known"
-"""Our extension of ASGI: an app calls its `tell` when it knows who asks."""
+"""Our extension of ASGI: an app calls its `tell` with their claims when it knows who asks."""
 GONE: Message = {"type": "http.disconnect"}
 
 _CONTINUE = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
@@ -50,8 +51,9 @@ class Exchange:
         parser: h11.Connection,
         ahead: bytearray,
         hold: Callable[[int], None],
+        know: Callable[[Claims], None],
     ) -> None:
-        """`hold` hears how many bytes are kept for a client that is not authenticated."""
+        """`hold` hears how many bytes are kept for the client, `know` whose they are."""
         self._link = link
         self._hub = hub
         self._request = request
@@ -59,6 +61,7 @@ class Exchange:
         self._ahead = ahead
         """What the client sent behind this request."""
         self._hold = hold
+        self._tell = know
         self._known = False
         self._body: deque[bytes] = deque()
         self._body_bytes = 0
@@ -131,10 +134,10 @@ class Exchange:
             "extensions": {KNOWN: {"tell": self._know}},
         }
 
-    def _know(self) -> None:
+    def _know(self, claims: Claims = ()) -> None:
         """The app knows who asks: what they send is theirs to answer for."""
         self._known = True
-        self._hold(0)
+        self._tell(claims)
 
     # Reading
 
@@ -185,7 +188,7 @@ class Exchange:
         settings, counters, now = self._hub.settings, self._hub.counters, trio.current_time()
         if self._body_since is None:
             self._body_since = now
-        if not self._known:
+        if not self._started:
             self._hold(self._body_bytes)
         stall = settings.body_stall_ms / 1000
         earned = stall + self._body_bytes / settings.body_rate
@@ -237,7 +240,7 @@ class Exchange:
                 self._gone = True
             else:
                 self._ahead += data
-                if not self._known:
+                if not self._started:
                     self._hold(len(self._ahead))
                 if len(self._ahead) > self._hub.settings.pipeline_bytes:
                     await trio.sleep_forever()
@@ -259,7 +262,7 @@ class Exchange:
         if not self._started:
             out.append(self._parser.send(self._response()))
             self._started = True
-            self._know()  # whoever it is, it is too late to say that there is too much
+            self._hold(0)  # whoever it is, it is too late to say that there is too much
         if body and not self._without_body():
             out.append(self._parser.send(h11.Data(data=body)))
         if not more:

@@ -27,7 +27,9 @@ class Hub:
         self.counters = counters
         self.flusher = Flusher()
         self.budget = Budget(settings.unauthenticated_total_bytes)
-        """For what clients sent that are not authenticated."""
+        """For what clients sent that are not authenticated …"""
+        self.waiting = Budget(settings.waiting_bytes)
+        """… and for what those sent in part that are."""
         self.sockets: set[Socket] = set()
         """The WebSockets that are open, for the watch."""
         self.idle: set[trio.CancelScope] = set()

@@ -97,7 +97,7 @@ class Listener:
         self.addresses: list[Address] = [bound(sock) for sock in sockets]
         """Where it listens, with the ports that were found."""
         self.counters = hub.counters
-        self.budget = hub.budget
+        self.budget, self.waiting = hub.budget, hub.waiting
         self.nursery = hub.nursery
         """The parent of every task of the listener."""
         self.connections = 0

@@ -57,5 +57,11 @@ TOO_MUCH = Refusal(
     code="unavailable",
     retry_ms=5000,
 )
+YOUR_SHARE = Refusal(
+    429,
+    "too many large requests of yours are not complete: send fewer at once, or faster",
+    code="throttled",
+    retry_ms=5000,
+)
 NEEDS_TLS = Refusal(400, "this port speaks TLS only: the address begins with wss:// or https://")
 INTERNAL = Refusal(500, "internal error: the server's log has the details", code="internal")

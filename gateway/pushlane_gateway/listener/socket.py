@@ -17,6 +17,7 @@ import trio
 
 from pushlane.wire.codec import Codec
 from pushlane.wire.frames import ErrorFrame, Goaway
+from pushlane_dispatcher.core.places import Claims
 from pushlane_gateway.listener.decoder import LOST, Decoder, End
 from pushlane_gateway.listener.hub import Hub
 from pushlane_gateway.listener.link import Link
@@ -52,8 +53,8 @@ class Socket:
     limit = "connections"
 
     __slots__ = (
+        "_claims",
         "_closed",
-        "_counts",
         "_decoder",
         "_early",
         "_head",
@@ -88,7 +89,7 @@ class Socket:
             frame_bytes=min(hub.settings.unauthenticated_bytes, hub.limits.frame_bytes),
             tiny_frames=hub.settings.tiny_frames,
         )
-        self._counts = True
+        self._claims: Claims | None = None
         self._held = 0
         self._head = 0x81 if codec.is_text else 0x82
         self._early = early
@@ -117,16 +118,17 @@ class Socket:
         """trio's time of the last write, for `beat`."""
         return self._outbox.sent_at
 
-    def admit(self, *, known: bool) -> None:
+    def admit(self, claims: Claims | None) -> None:
         """The client is welcome: its frames may be as large as `frame_bytes`.
 
-        `known`: it proved who it is, so what it sends no longer counts against the budget of those
-        who didn't. Before, `receive` gives one message at a time.
+        `claims`: it proved who it is, so what it sends counts against its own share, no longer
+        against the budget of those who didn't. Before, `receive` gives one message at a time.
         """
         self._decoder.admit(self._hub.limits.frame_bytes)
-        if known and self._counts:
-            self._counts = False
-            self._hub.budget.hold(self, 0)
+        if claims is not None:
+            self._hold(0)
+            self._claims = claims
+            self._hold(self._held)
 
     async def receive(self) -> list[bytes]:
         """Whole messages, as many as one read completed; never empty. Raises SocketClosed."""
@@ -194,7 +196,7 @@ class Socket:
         """It is over: keep nothing, whoever still holds this object."""
         self._early = b""
         self._decoder.drop()
-        self._hub.budget.hold(self, 0)
+        self._hold(0)
 
     async def drain(self, below: int) -> None:
         """Wait until the outbox has less than this. Raises SocketClosed."""
@@ -272,12 +274,17 @@ class Socket:
 
     def _feed(self, data: bytes) -> list[bytes]:
         messages = self._decoder.feed(data)
-        if self._counts:
-            held = self._decoder.held
-            if held != self._held:  # mostly nothing is held, before and after
-                self._held = held
-                self._hub.budget.hold(self, held)
+        held = self._decoder.held
+        if held != self._held:  # mostly nothing is held, before and after
+            self._held = held
+            self._hold(held)
         return messages
+
+    def _hold(self, size: int) -> None:
+        if self._claims is None:
+            self._hub.budget.hold(self, size)
+        else:
+            self._hub.waiting.hold(self, size, self._claims)
 
     def _take_control(self) -> None:
         """Send what the frames ask for besides messages, and end if they say so."""

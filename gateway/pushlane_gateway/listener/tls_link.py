@@ -10,12 +10,15 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+from collections.abc import Callable
 
 from pushlane_gateway.listener.link import READ_BYTES, Link, LinkLost
 
 ENCRYPT_BYTES = 64 * 1024
 """What is encrypted at once: this much may be stuck behind a slow client, and no more."""
-
+HANDSHAKE_BYTES = 150 * 1024
+"""What OpenSSL keeps for a handshake message that is not complete: it makes room for as much as the
+first bytes announce, and a greeting may announce 128 KiB."""
 
 _PLAIN = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST")
 """What OpenSSL calls a client that speaks HTTP without TLS."""
@@ -30,7 +33,7 @@ class PlainHttp(TlsFailed):
 
 
 class TlsLink(Link):
-    __slots__ = ("_cipher_in", "_cipher_out", "_tls", "_waiting")
+    __slots__ = ("_cipher_in", "_cipher_out", "_partial", "_tls", "_waiting")
 
     secure = True
 
@@ -40,11 +43,13 @@ class TlsLink(Link):
         self._cipher_out = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._cipher_in, self._cipher_out, server_side=True)
         self._waiting = b""
+        self._partial = False
 
-    async def handshake(self, stall_ms: int) -> None:
-        """Agree on keys; raises TlsFailed."""
+    async def handshake(self, stall_ms: int, hold: Callable[[int], None] = lambda _: None) -> None:
+        """Agree on keys; raises TlsFailed. `hold` hears how many bytes are kept until then."""
         try:
             while not self._shake():
+                hold(HANDSHAKE_BYTES if self._partial else 0)
                 await self.send_all(b"", stall_ms)
                 await self.wait_readable()
             await self.send_all(b"", stall_ms)
@@ -106,6 +111,8 @@ class TlsLink(Link):
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
+            if cipher:  # to what is complete there is an answer
+                self._partial = not self._cipher_out.pending
             return False
         return True
 

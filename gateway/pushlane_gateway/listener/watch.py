@@ -26,7 +26,7 @@ async def watch(hub: Hub) -> None:
     trim = find_trim()
     while True:
         await trio.sleep(shortest / SHARE / 1000)
-        if hub.budget.fell():
+        if any([hub.budget.fell(), hub.waiting.fell()]):  # both are asked
             await trio.to_thread.run_sync(trim)
         for number, socket in enumerate(list(hub.sockets), 1):
             socket.check(trio.current_time())

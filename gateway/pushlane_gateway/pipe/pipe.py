@@ -11,6 +11,7 @@ import trio
 
 from pushlane.wire.codec import JSON
 from pushlane.wire.errors import Conflict, NotFound
+from pushlane_dispatcher.core.places import Claims
 from pushlane_gateway.listener.decoder import LOST, End
 from pushlane_gateway.pipe.inbox import Batch, Inbox
 from pushlane_gateway.pipe.outbox import Answer, Outbox
@@ -42,8 +43,8 @@ class Pipe:
         self.peer = peer
         self.is_admitted = False
         """Its session was welcomed: its requests may be large."""
-        self.is_known = False
-        """And it was told who it is."""
+        self.claims: Claims | None = None
+        """And it proved who it is: of whose share its requests are."""
         self.end: End | None = None
         self._leaving: End | None = None
         """The client's close, until the session has taken what came before."""
@@ -70,9 +71,9 @@ class Pipe:
         """trio's time when something was fetched last, for `beat`."""
         return self._outbox.sent_at
 
-    def admit(self, *, known: bool) -> None:
+    def admit(self, claims: Claims | None) -> None:
         """The client is welcome."""
-        self.is_admitted, self.is_known = True, known
+        self.is_admitted, self.claims = True, claims
 
     async def receive(self) -> list[bytes]:
         """The frames of one request; who sent the ones before is answered now."""

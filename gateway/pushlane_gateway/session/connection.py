@@ -164,7 +164,8 @@ class Connection:
                 self._admit(self._tools.authenticate(bearer(self.socket.authorization)))
 
     def _admit(self, identity: Identity) -> None:
-        self.socket.admit(known=identity is not ANONYMOUS)
+        known = identity is not ANONYMOUS
+        self.socket.admit(self._tools.admission.claims(identity) if known else None)
 
     def _hello_late(self) -> None:
         if self._requests is None and not self.over:

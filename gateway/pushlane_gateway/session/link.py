@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pushlane.wire.codec import Codec
+from pushlane_dispatcher.core.places import Claims
 from pushlane_gateway.listener.socket import SocketClosed
 
 __all__ = ["Link", "SocketClosed"]
@@ -44,10 +45,10 @@ class Link(Protocol):
         """When it was last written to, in trio's time."""
         ...
 
-    def admit(self, *, known: bool) -> None:
+    def admit(self, claims: Claims | None) -> None:
         """The client is welcome: from now on its frames may be large.
 
-        `known`: it proved who it is, and is not just anybody where all may come.
+        `claims`: of whose share they are. None: it is just anybody, where all may come.
         """
         ...
 

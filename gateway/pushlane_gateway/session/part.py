@@ -62,6 +62,7 @@ class Part:
             ack_none=options.ack_none,
             shared=self._sub.shared,
             client=self._sub.session.client or "",
+            claims=self._sub.session.claims,
         )
         if not credit:  # nothing is granted inside these calls
             self.runner.credit(subscription, 0)
@@ -146,7 +147,7 @@ class Part:
         adopted = runner.adopt(
             self.subscription.prefix, self._orphans, self, credit,
             lease_ms=options.lease_ms, explicit=options.explicit, shared=self._sub.shared,
-            client=self._sub.session.client or "",
+            client=self._sub.session.client or "", claims=self._sub.session.claims,
         )  # fmt: skip
         lost, self._orphans = self._orphans, []
         self.runner = runner

@@ -154,11 +154,11 @@ class Requests:
     # Queues
 
     async def _open(self, name: str) -> OpenQueue:
-        tools, identity = self._tools, self._session.identity
+        tools, tenant = self._tools, self._session.identity.tenant
+        claims = self._session.claims
         if tools.auto_create:
-            await tools.dispatcher.ensure(identity.tenant, name, tools.template)
-        claims = tools.admission.claims(identity)
-        return await tools.dispatcher.open(identity.tenant, name, claims=claims)
+            await tools.dispatcher.make_for(tenant, name, tools.template, claims)
+        return await tools.dispatcher.open(tenant, name, claims=claims)
 
     def _check_going(self) -> None:
         if self._connection.going:
@@ -206,7 +206,7 @@ class Requests:
             queue = await self._open(name)
             if not queue.congested:
                 return queue
-            await queue.room()
+            await queue.room(self._session.claims)
             if queue.running:  # now it is our turn
                 return queue
 

@@ -63,6 +63,11 @@ class Session:
         self._known: dict[tuple[Action, str], str] = {}
 
     @property
+    def claims(self) -> Claims:
+        """Of whose shares it takes what it asks for."""
+        return self.tools.admission.claims(self.identity)
+
+    @property
     def held(self) -> int:
         """Unsettled messages."""
         return sum(sub.held for sub in self.subs.values())

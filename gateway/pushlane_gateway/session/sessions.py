@@ -102,7 +102,7 @@ class Sessions:
 
     def _detach(self, session: Session) -> None:
         """It waits for its client. For want of room another one ends: one of who has too many."""
-        session.waits_for = claims = self.tools.admission.claims(session.identity)
+        session.waits_for = claims = session.claims
         refusal = self._waiting.refusal(claims)
         if refusal is not None:
             self.tools.metrics.refused_limit(refusal)

@@ -258,7 +258,7 @@ class Sub:
         try:
             tools, identity = self.session.tools, self.session.identity
             queue = await tools.dispatcher.open(
-                identity.tenant, self.queue, claims=tools.admission.claims(identity)
+                identity.tenant, self.queue, claims=self.session.claims
             )
             if not self._wanted():
                 return True

@@ -40,6 +40,7 @@ from pushlane_dispatcher.core.effects import (
 )
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.explain import Explanation, Stats
+from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.core.recovered import RecoveredLease
 from pushlane_dispatcher.core.recovery import recover, remember
 from pushlane_dispatcher.core.shard import Shard
@@ -412,6 +413,7 @@ class Rig:
         session: str = "",
         shared: bool = False,
         client: str = "",
+        claims: Claims = (),
     ) -> Consumer:
         prefix = f"{self.epoch}p{len(self.consumers) + 1}"
         subscription = Subscription(
@@ -423,6 +425,7 @@ class Rig:
             ack_none=ack_none,
             shared=shared,
             client=client,
+            claims=claims,
         )
         self.shard.attach(subscription)
         return self.adopt(subscription)

@@ -48,6 +48,7 @@ def check_holders(shard: Shard) -> None:
             assert entry.n == n < subscription.next_n
             assert entry not in held, "two receipts of one message"
             held[entry] = n
+    assert shard.consumers.places.taken == len(shard.consumers.subscriptions)
     flying = {
         entry
         for lane in shard.window.order

@@ -5,6 +5,7 @@ import pytest
 from pushlane.wire.errors import BadRequest, Throttled
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Settle
+from pushlane_dispatcher.core.places import Claim, Claims
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.core.consumer import flat
 from tests.dispatcher.core.harness import LANE, Rig, prompt
@@ -82,6 +83,39 @@ def test_subscriptions_are_bounded() -> None:
         rig.subscribe()
     consumer.end()
     rig.subscribe()
+
+
+def test_of_all_subscriptions_nobody_gets_more_than_a_share() -> None:
+    rig = Rig(bounds=Bounds(subscriptions=10))
+    mine: Claims = (Claim("key:mine", 50), Claim("token:mine", 20))
+    own = [rig.subscribe(claims=mine) for _ in range(2)]
+    with pytest.raises(Throttled) as refused:
+        rig.subscribe(claims=mine)
+    assert refused.value.limit == "subscriptions_share"
+    for _ in range(3):
+        rig.subscribe(claims=mine[:1])
+    with pytest.raises(Throttled):
+        rig.subscribe(claims=mine[:1])
+    for _ in range(5):
+        rig.subscribe(claims=(Claim("key:other", 50),))
+    own[0].end()
+    rig.subscribe(claims=mine)
+
+
+def test_what_was_restored_counts_for_who_goes_on_with_it() -> None:
+    rig = Rig(bounds=Bounds(subscriptions=4), cached=True)
+    mine: Claims = (Claim("key:mine", 50),)
+    rig.publish("a", "b")
+    own = [rig.subscribe(1, claims=mine) for _ in range(2)]
+    assert [len(consumer.inbox) for consumer in own] == [1, 1]
+    rig.crash()
+    restored = list(rig.shard.consumers.subscriptions.values())
+    for subscription in restored:
+        rig.shard.claim(subscription, mine)
+    with pytest.raises(Throttled):
+        rig.subscribe(claims=mine)
+    rig.shard.end(restored[0], rig.now)
+    rig.subscribe(claims=mine)
 
 
 # Fairness

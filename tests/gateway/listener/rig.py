@@ -217,7 +217,7 @@ class Ends:
 
     async def handle(self, socket: Socket) -> None:
         self.sockets.append(socket)
-        socket.admit(known=True)
+        socket.admit(())
         try:
             while True:
                 for message in await socket.receive():

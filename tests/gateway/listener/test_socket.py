@@ -34,7 +34,7 @@ async def test_all_messages_of_one_read_come_together() -> None:
     batches: list[list[bytes]] = []
 
     async def handle(socket: Socket) -> None:
-        socket.admit(known=True)
+        socket.admit(())
         while True:
             batches.append(await socket.receive())
             socket.send(b"got it")

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from pushlane_gateway.listener.certificates import Certificates
 from pushlane_gateway.listener.counters import Counters
-from pushlane_gateway.listener.tls_link import TlsLink
+from pushlane_gateway.listener.tls_link import HANDSHAKE_BYTES, TlsLink
 from pushlane_gateway.settings import GatewaySettings
 from tests.gateway.listener.rig import (
     BINARY,
@@ -278,3 +278,30 @@ async def test_a_client_of_tls_1_2(files: Files, ciphers: str, served: bool) -> 
             with pytest.raises(trio.BrokenResourceError):
                 await client.send(get("/hello"))
             await until(lambda: rig.counters.tls_failures == 1)
+
+
+ANNOUNCED = bytes.fromhex("16 03 01 00 08 01 01 ff b8 03 03 00 00")
+"""The first bytes of a greeting of 131,000 bytes."""
+
+
+async def test_handshakes_that_are_not_complete_have_a_budget(files: Files) -> None:
+    """Thirteen bytes make OpenSSL keep room for all that they announce."""
+    certificates = files.open()
+    async with listening(certificates=certificates, unauthenticated_total_bytes=400_000) as rig:
+        budget = rig.listener.budget
+        streams = []
+        for _ in range(2):
+            streams.append(await trio.open_tcp_stream("127.0.0.1", rig.port))
+            await streams[-1].send_all(ANNOUNCED)
+        await until(lambda: budget.held == 2 * HANDSHAKE_BYTES)
+        client = await rig.connect_tls(files.trust)
+        await client.send(get("/hello"))
+        assert (await client.answer()).body == b"hello you"
+        assert (budget.held, rig.counters.overloads) == (2 * HANDSHAKE_BYTES, 0)
+        streams.append(await trio.open_tcp_stream("127.0.0.1", rig.port))
+        await streams[-1].send_all(ANNOUNCED)
+        await until(lambda: rig.counters.overloads == 1)
+        assert budget.held == 2 * HANDSHAKE_BYTES
+        for stream in streams:
+            await stream.aclose()
+        await until(lambda: budget.held == 0)

@@ -9,6 +9,7 @@ import trio
 
 from pushlane.wire.codec import JSON, Codec
 from pushlane.wire.frames import Beat, ClientFrame, ServerFrame
+from pushlane_dispatcher.core.places import Claims
 from pushlane_gateway.session.link import SocketClosed
 
 F = TypeVar("F")
@@ -43,8 +44,8 @@ class FakeSocket:
 
     # The session's end
 
-    def admit(self, *, known: bool) -> None:
-        self.admitted.append(known)
+    def admit(self, claims: Claims | None) -> None:
+        self.admitted.append(claims is not None)
 
     async def receive(self) -> list[bytes]:
         await trio.lowlevel.checkpoint()

@@ -115,9 +115,11 @@ class Run:
         assert (stats["ready"], stats["leased"], stats["delayed"]) == (0, leased, 1)
         state = (await client.queues.explain("jobs", self.ids["later"]))["state"]
         assert state == "delayed"
-        while not (letters := (await client.queues.peek("jobs.dead"))["messages"]):
-            await asyncio.sleep(0.05)  # it may still be on its way
-        [letter] = letters
+        for _ in range(600):  # it may still be on its way
+            if (await client.queues.stats("jobs.dead"))["ready"]:
+                break
+            await asyncio.sleep(0.05)
+        [letter] = (await client.queues.peek("jobs.dead"))["messages"]
         assert letter["body"] == "n3"
         assert letter["dead"]["cause"] == "rejected"
 

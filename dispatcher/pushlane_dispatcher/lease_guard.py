@@ -173,4 +173,4 @@ class LeaseGuard:
         self.failures += 1
         log.info("the lease cache failed: %r", error)
         if self._breaker.failed(self._clock.now()):
-            log.warning("the lease cache failed too often: going on without it")
+            log.warning("the lease cache failed too often: continuing without it")

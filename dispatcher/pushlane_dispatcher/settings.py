@@ -43,7 +43,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """… for this long; then one call tries it again."""
     catch_ups: int = 100
     """Shards at once that tell a cache what it missed, every `cache_ms`: one that is just back
-    is not to be overrun."""
+    must not be overloaded."""
     cached_marks: int = 20_000
     """Dedup marks of a bucket that the cache is given; those of one with more are read from the
     store. As many as a bucket has messages: a megabyte."""
@@ -76,7 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `shard.window_bytes`, and there may be `open_shards` of them. Once half of this is used, a shard
     keeps an equal part of the other half only (100 KiB), and reads the store more often."""
     windows_ms: int = 100
-    """How often shards that had to do with that hear whether there is room again."""
+    """How often shards that were limited by that check whether there is room again."""
     idle_ms: int = 600_000
     """A queue that nobody used for this long is closed."""
     shared_idle_ms: int = 15_000
@@ -106,7 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     queue_rows: int = 10_000
     """Queue rows remembered; the store has the rest."""
     row_ms: int = 2_000
-    """How old a row may be that is remembered: other servers change and delete queues, too."""
+    """How old a cached row may be: other servers change and delete queues, too."""
     row_reads: int = 200
     """Rows of open queues that are compared with the store's every `row_ms`, where others could
     have changed them. With more open queues it takes more rounds."""

@@ -118,7 +118,7 @@ def check_leases(url: str) -> Iterator[Row]:
         yield "lease cache", "failed", str(error)
     except LeaseCacheError as error:
         reason = str(error).rstrip(".")
-        yield "lease cache", "warning", f"{reason}: the server goes on without it"
+        yield "lease cache", "warning", f"{reason}: the server continues without it"
     else:
         if found is not None:
             status = "ok" if found.fault is None else "warning"

@@ -39,7 +39,7 @@ def serve(
 
     Without any flag it listens on 127.0.0.1:8420 and keeps its messages in ./pushlane-data. It
     prints one line when it is ready, and logs to stderr. docs/configuration.md has every key;
-    flags win over PUSHLANE_… variables, and those over the file.
+    flags override PUSHLANE_… variables, which override the file.
 
     Parameters
     ----------

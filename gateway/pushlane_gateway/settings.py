@@ -14,7 +14,7 @@ MIB = 1024 * KIB
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     # Listening
     connections: int = 20_000
-    """Connections open at once. One more is told 503 and closed. WebSockets share them (see
+    """Connections open at once. One more gets 503 and is closed. WebSockets share them (see
     `[shares]`): one more than a share is turned away with `overload`."""
     backlog: int = 1_024
     """Connections that the kernel keeps for us between two accepts."""

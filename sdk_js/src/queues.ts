@@ -92,7 +92,7 @@ export class Queues {
     return this._call("GET", [name], options);
   }
 
-  /** Change some of a queue's configuration; null brings a default back. */
+  /** Change some of a queue's configuration; null restores a default. */
   update(name: string, changes: QueueChanges, options?: Waiting): Promise<QueueObject> {
     return this._call("PATCH", [name], options, changes);
   }

@@ -59,7 +59,7 @@ def retention(
 ) -> None:
     """Archive and drop what is drained or past its retention.
 
-    Safe beside live servers, and to be run again whenever it was stopped. For example every night:
+    Safe while servers run; if it was stopped, run it again. For example every night:
 
     pushlane jobs retention --store sqlite:./pushlane-data --archive /srv/archive
 

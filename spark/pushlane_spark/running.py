@@ -36,7 +36,10 @@ class SparkOptions:
         str, Parameter(group=_GROUP, help="Where Spark runs: local[2] is here, on two cores.")
     ] = "local[*]"
     memory: Annotated[
-        str, Parameter(group=_GROUP, help="Of the driver, which here is all of it: 512m, 4g.")
+        str,
+        Parameter(
+            group=_GROUP, help="Memory of the driver, which runs everything locally: 512m, 4g."
+        ),
     ] = "2g"
     conf: Annotated[
         list[str],

@@ -68,7 +68,7 @@ def verify(backup: Path, /, *, json: Json = False) -> None:
     from pushlane_storage.sqlite.backup import verify as run
 
     manifest = _run(lambda folder, tell: run(folder, progress=tell), str(backup))
-    _report(manifest, f"{backup} is whole", {"backup": str(backup)}, json)
+    _report(manifest, f"{backup} is complete", {"backup": str(backup)}, json)
 
 
 @store.command
@@ -138,7 +138,7 @@ def migrate(url: str, /, *, json: Json = False) -> None:
 
 @store.command
 def restored(url: str, /, *, taken_at: str, json: Json = False) -> None:
-    """Say that a Cassandra keyspace was restored from a snapshot: before servers use it again.
+    """Record that a Cassandra keyspace was restored from a snapshot, before servers use it again.
 
     Every slot goes on with a far greater epoch, so that message ids and fences which were given
     out after the snapshot are not given out again. Repeating it does no harm.
@@ -190,7 +190,7 @@ def copy(source: str, target: str, /, *, dry_run: bool = False, json: Json = Fal
     compared before servers may use the copy. The copy goes on with far greater epochs, so message
     ids and fences are never given out twice: serve it instead of the source, not beside it.
 
-    No server may use either side meanwhile. A copy that was stopped, however, goes on when the same
+    No server may use either side meanwhile. A copy that was stopped continues when the same
     command is run again; until it is finished no server opens its target.
 
     Exit status: 0 done (or done before), 1 failed half-way (run it again), 2 refused, 3 done, but
@@ -201,7 +201,7 @@ def copy(source: str, target: str, /, *, dry_run: bool = False, json: Json = Fal
     source
         The store to copy: sqlite:DIR or cassandra://HOST[,HOST…][:PORT]/KEYSPACE.
     target
-        Where to: a folder that is not there yet or is empty, or a keyspace likewise.
+        The target: a missing or empty folder or keyspace.
     dry_run
         Say what would be copied, or why it would be refused, and change nothing.
     json

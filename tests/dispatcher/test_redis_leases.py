@@ -219,5 +219,5 @@ def test_it_is_told_in_the_log(server: Redis, caplog: pytest.LogCaptureFixture) 
 
     with caplog.at_level(logging.WARNING):
         go(server)
-    assert "the lease cache failed too often: going on without it" in caplog.messages
+    assert "the lease cache failed too often: continuing without it" in caplog.messages
     assert "the lease cache is back" in caplog.messages

@@ -109,7 +109,7 @@ async def test_what_waits_says_so() -> None:
         assert delayed is not None
     async with dispatching(store) as dispatcher:
         found = await dispatcher.explain(TENANT, "q", delayed)
-        assert found == Explanation("delayed", "its time has not come", until=at)
+        assert found == Explanation("delayed", "its delay is not over", until=at)
         found = await dispatcher.explain(TENANT, "q", ready)
         assert found == Explanation("ready", "no consumer on this server")
         with pytest.raises(NotFound):

@@ -115,7 +115,7 @@ def test_a_lease_cache_that_is_not_there_is_no_failure() -> None:
     status, text = found()["lease cache"]
     assert status == "warning"
     assert "refused" in text
-    assert text.endswith("the server goes on without it")
+    assert text.endswith("the server continues without it")
     assert "secret" not in text
 
 

@@ -63,7 +63,7 @@ def test_there_and_back(run: Ran, data: Path) -> None:
     assert run.out.startswith("backed up to b: 5 messages in 2 segments, 1 queues, ")
     assert run.err == ""
     assert run("verify", "b") == 0
-    assert run.out.startswith("b is whole: 5 messages")
+    assert run.out.startswith("b is complete: 5 messages")
     assert run("restore", "b", "sqlite:again") == 0
     assert run.out.startswith("restored to again, epoch 1002: 5 messages in 2 segments")
     assert run("backup", "sqlite:./again", "c") == 0

@@ -21,10 +21,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """The same in bytes."""
     positions: int = 100_000
     """Blocked messages that are kept in memory, of all keys. Others are passed over and read again
-    in their turn: slower for their keys, and nothing to all others. Also the ready messages that
+    in their turn: slower for their keys, with no effect on others. Also the ready messages that
     may wait for their bodies before more of the schedule index is read."""
     key_positions: int = 1_000
-    """The same of one key: it costs a read of the store each time they are used up."""
+    """The same for one key: it costs a read of the store each time they are used up."""
     delayed: int = 20_000
     """Delayed messages in memory. Beyond it the later half is left to the schedule index."""
     retrying: int = 1_000_000
@@ -34,7 +34,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Messages asked of the store in one read."""
     segment_messages: int = 500
     """Messages in one flush: one row of the store. What is read back comes a segment at a time;
-    one that outgrows the processor's caches makes every message of a backlog dearer."""
+    one that outgrows the processor's caches makes every message of a backlog more expensive."""
     segment_bytes: int = 1 << 20
     """The same in bytes: a large row is slow to write and to repair."""
     flushes: int = 32
@@ -75,7 +75,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     bucket_producers: int = 512
     """Producers that a bucket's row names; of one with more, all marks are read at recovery."""
     retention_messages: int = 1_000
-    """Messages past their retention that end together: a tick is to be short."""
+    """Messages past their retention that end together: a tick must be short."""
     retention_sweep_ms: int = 10_000
     """How long what was in flight past its retention is left alone before the next look."""
     retention_runs: int = 1_000

@@ -71,7 +71,7 @@ _NAMES = {
 
 
 BEHIND = "others are before it"
-DELAYED = "its time has not come"
+DELAYED = "its delay is not over"
 RETRYING = "it waits for its next attempt"
 BLOCKED = "an earlier message with its key has not ended"
 

@@ -36,7 +36,7 @@ class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
     and a shard's `subscriptions`, `producers` and `producer_runs`."""
     token_percent: Annotated[int, Meta(ge=1, le=100)] = 2
     """How much of each one short-lived token may have, with the tokens made from it: it sits in a
-    browser. Of `http.polls` these are 20. Of a shard's `producers` and `producer_runs` it may have
+    browser. For `http.polls` that is 20. Of a shard's `producers` and `producer_runs` it may have
     what its key may have: a producer goes by its key, as it goes on with a renewed token."""
     token_least: Annotated[int, Meta(ge=1, le=1_000_000)] = 4
     """What a token may have where that is less: a page does a few things at once."""

@@ -31,7 +31,7 @@ Allow = Annotated[
         negative="",
         help="A right, ACTION:PATTERN; may be given several times. Actions are publish, consume, "
         "manage and admin (all three); a pattern is a queue's name, its beginning with a star, or "
-        "a star. operate:* is for who runs the server: metrics, bills.",
+        "a star. operate:* is for whoever runs the server: metrics, bills.",
     ),
 ]
 Json = Annotated[
@@ -59,14 +59,14 @@ def create(
 
     pushlane token create shop --allow 'publish:orders*' --expires-in 90d
 
-    From the first key on, everybody needs one. Clients take it from PUSHLANE_TOKEN.
+    Once there is a key, everybody needs one. Clients take it from PUSHLANE_TOKEN.
 
     Parameters
     ----------
     name
-        What the key is for; it stands in lists and logs.
+        What the key is for; shown in lists and logs.
     tenant
-        Whose queues it is for.
+        The tenant whose queues it can use.
     expires_in
         How long it is valid: 90d, 12h, 30m. Default: for ever.
     """

@@ -61,7 +61,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     log: LogSettings = LogSettings()
     """What is written to stderr."""
     queues: QueueSettings = QueueSettings()
-    """How queues come to be."""
+    """How queues are created."""
     limits: Limits = Limits()
     """What clients may send; they are told in `welcome.limits`."""
     gateway: GatewaySettings = GatewaySettings()
@@ -73,11 +73,11 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     dispatcher: Settings = Settings()
     """How long the dispatcher waits and how much it keeps."""
     shard: Bounds = Bounds()
-    """The same of one shard of a queue."""
+    """The same for one shard of a queue."""
     sqlite: SqliteLimits = SqliteLimits()
-    """The same of the embedded store."""
+    """The same for the embedded store."""
     cassandra: CassandraLimits = CassandraLimits()
-    """The same of the replicated store."""
+    """The same for the replicated store."""
     history: HistorySettings = HistorySettings()
     """What is recorded for the audit."""
 

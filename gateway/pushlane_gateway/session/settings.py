@@ -28,7 +28,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     see `[shares]`."""
     detached: int = 10_000
     """Sessions that wait for their client to resume; the one that waited longest ends early.
-    Shared: who has more than a share of them loses the own one that waited longest."""
+    Shared: a client over its share loses its session that waited longest."""
     known_names: int = 1_024
     """Names that a session is known to have a right to, so that each is checked once."""
 

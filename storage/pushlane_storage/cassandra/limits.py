@@ -54,8 +54,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     poll_ms: int = 100
     """How often a heartbeat is looked at meanwhile, and whether the owner left or gave back."""
     alive_ms: int = 1_000
-    """How long a process whose heart was seen to beat counts as alive: who asks for its slots is
-    refused without a wait, unless it has left."""
+    """How long a process whose heartbeat was just seen counts as alive: whoever asks for its slots
+    is refused without a wait, unless it has left."""
     close_ms: int = 10_000
     """How long closing waits for what is under way, and for giving the slots back."""
 

@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     writer_cache_bytes: int = 8 * MIB
     """SQLite's page cache of the writer: a group's pages, and the inner pages of its tables."""
     reader_cache_bytes: int = 2 * MIB
-    """The same of each reader: the operating system caches the file anyway."""
+    """The same for each reader: the operating system caches the file anyway."""
     places: int = 10_000
     """Buckets, and shards, whose row number the writer remembers; others are looked up."""
 
@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     push_back_ms: int = 100
     """How long they are refused before the log is looked at again."""
     checkpoint_bytes: int = 16 * MIB
-    """Size of the write-ahead log from which on it is copied. Less means more fsyncs."""
+    """Size of the write-ahead log at which it is copied. Less means more fsyncs."""
     finish_bytes: int = 2 * MIB
     """What may be left of it for the writer to copy itself: a few milliseconds' work."""
     passes: int = 4
@@ -61,7 +61,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     vacuum_bytes: int = 1 * MIB
     """What one step gives back to the file system."""
     rebuild_free_bytes: int = 256 * MIB
-    """Free space from which on steps get slow. Then, if no more than …"""
+    """Free space at which steps get slow. Then, if no more than …"""
     rebuild_bytes: int = 32 * MIB
     """… this is left, it is rewritten at once: a fraction of a second's work."""
     spare_bytes: int = 8 * MIB

@@ -71,7 +71,7 @@ def test_reserved_and_leased_say_by_whom_since_when_and_until_when() -> None:
 def test_delayed_says_until_when() -> None:
     rig = Rig(bounds=Bounds(horizon_ms=60_000))
     (seq,) = rig.publish("a", not_before=rig.wall + 700).seqs
-    assert rig.explain(seq) == Explanation("delayed", "its time has not come", OFFSET, OFFSET + 700)
+    assert rig.explain(seq) == Explanation("delayed", "its delay is not over", OFFSET, OFFSET + 700)
     (far,) = rig.publish("b", not_before=rig.wall + 10**7).seqs
     far_until = OFFSET + 10**7
     assert rig.explain(far) == Explanation("delayed", "its time is far ahead", until=far_until)

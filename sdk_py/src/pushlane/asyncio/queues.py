@@ -38,7 +38,7 @@ class Queues:
         return await self._object(queues.get(name))
 
     async def update(self, name: str, **changes: Any) -> dict[str, Any]:
-        """Change some of a queue's configuration; the rest stays. None brings a default back."""
+        """Change some of a queue's configuration; the rest stays. None restores a default."""
         return await self._object(queues.update(name, changes))
 
     async def replace(self, name: str, **config: Any) -> dict[str, Any]:

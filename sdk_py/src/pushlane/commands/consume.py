@@ -55,7 +55,7 @@ def consume(
     idle
         Stop when nothing has arrived for this many seconds.
     lease_ms
-        How long a message is ours before it goes to somebody else; it is extended while --exec
+        How long a message is leased before another consumer gets it; it is extended while --exec
         runs. The queue's own unless given.
     json
         Print (or hand over) whole messages as JSON, one a line, instead of bodies.

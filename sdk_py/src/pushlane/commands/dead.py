@@ -88,7 +88,7 @@ def redrive(
     to
         Send them to this queue instead.
     cause
-        Only those that died of this.
+        Only those with this cause.
     key
         Only those with this key.
     older_than

@@ -154,7 +154,7 @@ def _greet(socket: ClientConnection, token: str | None) -> Iterator[Check]:
     if not isinstance(answer, Welcome):
         yield Check("session", "failed", "the server didn't answer hello with welcome")
         return
-    who = "without a token" if token is None else "the token is good"
+    who = "without a token" if token is None else "the token is valid"
     yield Check("token", "ok", who)
     yield check_version(answer.server)
     yield check_clock(answer, sent_at, got_at)

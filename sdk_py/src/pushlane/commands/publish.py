@@ -71,7 +71,7 @@ def publish_messages(
         A message: sent as JSON if it is JSON, otherwise as a string. - reads one message per line
         from stdin. Put -- before messages that begin with a hyphen.
     text
-        Every BODY is a string, also one that looks like JSON.
+        Every BODY is a string, even if it looks like JSON.
     key
         Messages with the same key are delivered in order, one at a time.
     dedup

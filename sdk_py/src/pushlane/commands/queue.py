@@ -39,7 +39,7 @@ Settings = Annotated[
         name="KEY=VALUE",
         allow_leading_hyphen=True,
         help="Such as lease_ms=60000, max_attempts=3, backoff_base_ms=500, dead_letter=failed, "
-        "max_messages=1000; null brings a default back. `pushlane queue show` lists all keys, and "
+        "max_messages=1000; null restores a default. `pushlane queue show` lists all keys, and "
         "docs/configuration.md explains them under [queues.template].",
     ),
 ]

@@ -211,7 +211,7 @@ _ROWS = (
     ErrorInfo("too_large", TooLarge, 413, None, "caller", False, False,
               "Make the message smaller, or store it elsewhere and send a reference."),
     ErrorInfo("throttled", Throttled, 429, None, "nobody", False, True,
-              "Wait retry_ms, then repeat; slow down if it goes on."),
+              "Wait retry_ms, then repeat; slow down if it keeps happening."),
     ErrorInfo("queue_full", QueueFull, 507, None, "nobody", False, True,
               "Repeat with backoff once consumers catch up, or raise the queue's limit."),
     ErrorInfo("lease_lost", LeaseLost, 409, None, "nobody", False, False,
@@ -220,7 +220,7 @@ _ROWS = (
               "Read the current state, decide again, then send a new request."),
     ErrorInfo("unavailable", Unavailable, 503, None, "server", True, True, _AGAIN),
     ErrorInfo("internal", Internal, 500, None, "server", True, True,
-              _AGAIN + " Report it if it goes on."),
+              _AGAIN + " Report it if it keeps happening."),
 )  # fmt: skip
 
 CODES: dict[str, ErrorInfo] = {row.code: row for row in _ROWS}
@@ -255,7 +255,7 @@ _CLOSES = (
         "`bad_request` when something else came first; `throttled`: a flood of pings or fragments",
     ),
     CloseInfo(1009, "too_large", False, "a frame over frame_bytes"),
-    CloseInfo(1011, "internal", True, "a bug of ours ended the session"),
+    CloseInfo(1011, "internal", True, "a bug in the server ended the session"),
     CloseInfo(1013, "overload", True, "the server is overloaded: wait reconnect_ms"),
     CloseInfo(4001, "taken_over", False, "the session was resumed on another connection"),
     CloseInfo(4002, "slow_consumer", True, "the client read too slowly"),

@@ -2,9 +2,9 @@
 
 A part is a message, a header, a receipt, a frame in a pipe's request, a field of what a job sends.
 An empty message is one byte of MessagePack and three of JSON, but a hundred bytes in memory: four
-megabytes of them would be four hundred. So a frame over `COUNTED_BYTES` may have one part for every `PART_BYTES`, which
-ordinary ones are far from: a receipt alone has more. Smaller frames are not counted: what they can
-cost is little.
+megabytes of them would be four hundred. So a frame over `COUNTED_BYTES` may have one part for every
+`PART_BYTES`, which ordinary ones are far from: a receipt alone has more. Smaller frames are not
+counted: what they can cost is little.
 
 msgspec skips what nobody asks for at some gigabytes a second, without making an object of it. So
 this decodes the frame into hollow types that count themselves, and stops at the first part too

@@ -68,10 +68,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     outbox_bytes: int = 64 * MIB
     """What may wait for one client before the connection is cut. The session acts long before."""
     tiny_frames: int = 200
-    """Pings, pongs and fragments of less than 256 bytes that a client may send at once …"""
+    """Pings, pongs and fragments of less than 256 bytes that a client may send at once, and chunks
+    of such a size in the body of a request that nobody has authenticated …"""
     tiny_frames_rate: int = 50
     """… and how many more each second. They cost as much as messages and bring nothing; a client
-    that floods is closed with 1008."""
+    that floods is closed with 1008, a request refused with 429."""
     write_bytes: int = 256 * KIB
     """How much is joined for one write: more fits into no kernel buffer."""
 

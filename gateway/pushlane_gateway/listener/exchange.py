@@ -12,6 +12,9 @@ its answer is cut off. A send to a client that has gone raises
 LinkLost, an OSError, so that no app can go on sending for ever. We call ourselves ASGI 2.3, because
 from 2.4 on Starlette no longer listens for the disconnect while it streams.
 
+A read may have thousands of tiny chunks: they are taken `CHUNKS` at a time, with others' turns
+between, and of those whom nobody knows they have a rate, as tiny frames do.
+
 The connection ends after a request with a chunked body: trailers are where h11 is lenient.
 """
 
@@ -27,6 +30,7 @@ import h11
 import trio
 from starlette.types import ASGIApp, Message, Scope
 
+from pushlane_gateway.listener.decoder import TINY_BYTES
 from pushlane_gateway.listener.head import header
 from pushlane_gateway.listener.hub import Hub
 from pushlane_gateway.listener.link import Link, LinkLost, Stalled
@@ -36,6 +40,8 @@ log = logging.getLogger(__name__)
 
 KNOWN = "pushlane.known"
 """Our extension of ASGI: an app calls its `tell` when it knows who asks."""
+CHUNKS = 32
+"""Of a body that are taken before others have their turn: a quarter of a millisecond of work."""
 GONE: Message = {"type": "http.disconnect"}
 
 _CONTINUE = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
@@ -65,6 +71,14 @@ class Exchange:
         self._body_since: float | None = None
         """When the app began to wait for it."""
         self._body_over = False
+        self._unparsed = False
+        """The parser may have more of it."""
+        self._chunk_bytes = 0
+        """What came of the chunk that is not over."""
+        self._tiny = 0.0
+        """Tiny chunks that count: time lowers it …"""
+        self._tiny_at = 0.0
+        """… and did so at this one."""
         self._body_told = False
         self._start: Message | None = None
         self._started = False
@@ -165,11 +179,14 @@ class Exchange:
         try:
             if self._parser.they_are_waiting_for_100_continue:
                 await self._write(self._parser.send(_CONTINUE))
-            data = await self._read_in_time()
-            if not data:
-                self._gone = True
-                return False
-            self._parser.receive_data(data)
+            if self._unparsed:
+                await trio.lowlevel.checkpoint()  # there is much: others have their turn
+            else:
+                data = await self._read_in_time()
+                if not data:
+                    self._gone = True
+                    return False
+                self._parser.receive_data(data)
             self._parse()
         except Refusal as refusal:
             self._refusal = refusal
@@ -200,23 +217,41 @@ class Exchange:
         raise Refusal(408, "the rest of the body did not come in time")
 
     def _parse(self) -> None:
-        """Take what has come of the body. Raises Refusal."""
-        while not self._body_over:
+        """Take some of what has come of the body. Raises Refusal."""
+        self._unparsed = True
+        for _ in range(CHUNKS):
             try:
                 event = self._parser.next_event()
             except h11.RemoteProtocolError:
                 raise Refusal(400, "malformed body") from None
             if type(event) is h11.Data:
-                self._body_bytes += len(event.data)
-                if self._body_bytes > self._hub.settings.body_bytes:
-                    raise self._too_large()
-                self._body.append(bytes(event.data))
-            elif type(event) is h11.EndOfMessage:
-                self._body_over = True
+                self._take(event)
             else:
+                self._unparsed = False
+                self._body_over = self._body_over or type(event) is h11.EndOfMessage
                 break
         if self._body_over:
             self._hold(0)
+
+    def _take(self, event: h11.Data) -> None:
+        size = len(event.data)
+        self._body_bytes += size
+        if self._body_bytes > self._hub.settings.body_bytes:
+            raise self._too_large()
+        self._body.append(bytes(event.data))
+        self._chunk_bytes += size
+        if event.chunk_end:
+            if self._chunk_bytes < TINY_BYTES and not self._known:
+                self._count_tiny()
+            self._chunk_bytes = 0
+
+    def _count_tiny(self) -> None:
+        settings, now = self._hub.settings, trio.current_time()
+        earned = (now - self._tiny_at) * settings.tiny_frames_rate
+        self._tiny, self._tiny_at = max(0.0, self._tiny - earned) + 1, now
+        if self._tiny > settings.tiny_frames:
+            self._hub.counters.floods += 1
+            raise Refusal(429, "too many tiny chunks: send larger ones", code="throttled")
 
     def _judge_length(self) -> None:
         lengths = header(self._request, b"content-length")

@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from pushlane_gateway.listener.exchange import KNOWN
+from pushlane_gateway.listener.decoder import TINY_BYTES
+from pushlane_gateway.listener.exchange import CHUNKS, KNOWN
 from tests.gateway.listener.rig import APP, get, head, listening, until
 
 POST = ["POST /upload HTTP/1.1", "Host: localhost"]
@@ -117,6 +118,69 @@ async def test_a_chunked_body() -> None:
         answer = await client.answer()
         assert (answer.body, answer.headers["connection"]) == (b"5003", "close")
         await client.eof()
+
+
+async def test_tiny_chunks_leave_others_their_turns() -> None:
+    turns, seen, came = 0, [], bytearray()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scope["extensions"][KNOWN]["tell"]()
+        more = True
+        while more:
+            message = await receive()
+            more = message["more_body"]
+            came.extend(message["body"])
+            seen.append((len(message["body"]), turns))
+        await Response()(scope, receive, send)
+
+    async def neighbour() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with listening(app=app, tiny_frames=CHUNKS) as rig, trio.open_nursery() as nursery:
+        nursery.start_soon(neighbour)
+        client = await rig.connect()
+        text = bytes(range(32, 127)) * 20
+        await client.send(chunked(*(text[at : at + 1] for at in range(len(text)))))
+        assert (await client.answer()).status == 200
+        nursery.cancel_scope.cancel()
+    assert came == text
+    assert max(size for size, _ in seen) <= CHUNKS
+    for (_, before), (_, after) in zip(seen, seen[2:], strict=False):
+        assert before < after  # trio takes those that are ready in any order, hence the second next
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+async def test_tiny_chunks_of_strangers_have_a_rate(pieces: int) -> None:
+    async with listening(tiny_frames=5, tiny_frames_rate=1) as rig:
+        for count in (5, 50):
+            client = await rig.connect()
+            chunk = b"x" * (TINY_BYTES - 1)
+            data = chunked(*[chunk] * count, b"x" * TINY_BYTES, end=b"")
+            step = -(-len(data) // pieces)
+            for at in range(0, len(data), step):
+                await client.send(data[at : at + step])
+            if count == 5:
+                await client.send(b"0\r\n\r\n")
+                assert (await client.answer()).status == 200
+                assert rig.counters.floods == 0
+        answer = await client.answer()
+        assert (answer.status, answer.error["code"]) == (429, "throttled")
+        assert rig.counters.floods == 1
+        assert rig.counters.refusals == {429: 1}
+
+
+async def test_tiny_chunks_that_come_slowly_are_fine() -> None:
+    async with listening(tiny_frames=5, tiny_frames_rate=1_000_000) as rig:
+        client = await rig.connect()
+        await client.send(chunked(end=b""))
+        for _ in range(10):
+            await client.send(b"1\r\nx\r\n" * 3)
+            await trio.sleep(0.001)
+        await client.send(b"0\r\n\r\n")
+        assert (await client.answer()).body == b"30"
 
 
 BAD_CHUNKS = {

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 from pushlane.wire.codec import decode_json
 from pushlane.wire.errors import BadFrame, BadRequest, Unauthorized
 from pushlane_gateway.auth.identity import ANONYMOUS
-from pushlane_gateway.http.auth import identify
+from pushlane_gateway.http.auth import look_at
 from pushlane_gateway.http.call import JSON, Call
 from pushlane_gateway.http.errors import NO_STORE, ClientGone
 from pushlane_gateway.http.objects import Nothing, PipeAnswer, PipeBody
@@ -76,9 +76,12 @@ async def _read(call: Call, pipe: Pipe | None) -> bytes:
 
 
 def _is_known(call: Call) -> bool:
-    """Whether it says with a header who asks; mostly the hello does that."""
+    """Whether it says with a header who asks; mostly the hello does that.
+
+    A wrong one is the session's to note: it looks at it again, unless the hello has another.
+    """
     try:
-        return identify(call.request, call.tools) is not ANONYMOUS
+        return look_at(call.request, call.tools) is not ANONYMOUS
     except Unauthorized:
         return False
 

@@ -47,8 +47,9 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """A WebSocket's frame before its hello was accepted; the body that opens a pipe, and of a
     pipe's request without the header `Pushlane-Pipe`. More is 1009 or 413."""
     unauthenticated_total_bytes: int = 48 * MIB
-    """What may wait in memory, of all clients that are not authenticated together; without
-    authentication that is everybody. Beyond it the one with the most is cut: 503, or 1013."""
+    """What may wait in memory, of and for all clients that are not authenticated together: heads,
+    bodies, frames that are not whole, answers that are not taken; without authentication that is
+    everybody. Beyond it the one with the most is cut: 503, or 1013."""
     write_stall_ms: int = 30_000
     """How long a client may take nothing of what waits for it; then the connection is cut."""
     pipeline_bytes: int = 64 * KIB

@@ -85,7 +85,7 @@ class Call:
             raise Forbidden(f"{self.identity.name} may not {wanted} {queue}")
 
     def vouch(self) -> None:
-        """Tell the listener that the caller is known: its body is no stranger's."""
+        """Tell the listener that the caller is known: what waits for it is no stranger's."""
         known = self.request.scope.get("extensions", {}).get(KNOWN)
         if known is not None:
             known["tell"]()
@@ -150,6 +150,7 @@ class Call:
         content = msgspec.json.encode(value)
         admission = self.tools.admission
         permits.enter_context(admission.admit(self.identity, "answers_bytes", len(content)))
+        self.vouch()  # whoever it is, the answer has its place: strangers' budget has no part in it
         return content
 
     def answer(

@@ -5,12 +5,13 @@ the kernel. When the body has been read, `receive` waits for the client to go aw
 `http.disconnect` as soon as it does; requests sent ahead are kept, within `pipeline_bytes`. There
 is no task for that: an app that doesn't ask pays nothing.
 
-What came of a body counts against the budget of those who are not authenticated, until the app
-says who asks (the extension `pushlane.known`) or has all of it. Something wrong with the body (too
-large, badly chunked, stalled, slow) cancels the app and is answered here; an app that already began
-its answer is cut off. A send to a client that has gone raises
-LinkLost, an OSError, so that no app can go on sending for ever. We call ourselves ASGI 2.3, because
-from 2.4 on Starlette no longer listens for the disconnect while it streams.
+What is kept while a client is waited for (the head, what came of the body, what is left of the
+answer) counts against the budget of those who are not authenticated, unless the app says who asks
+(the extension `pushlane.known`). Beyond it a request is refused, an answer cut off. Something wrong
+with the body (too large, badly chunked, stalled, slow) cancels the app and is answered here; an app
+that already began its answer is cut off. A send to a client that has gone raises LinkLost, an
+OSError, so that no app can go on sending for ever. We call ourselves ASGI 2.3, because from 2.4 on
+Starlette no longer listens for the disconnect while it streams.
 
 A read may have thousands of tiny chunks: they are taken `CHUNKS` at a time, with others' turns
 between, and of those whom nobody knows they have a rate, as tiny frames do.
@@ -42,6 +43,9 @@ KNOWN = "pushlane.known"
 """Our extension of ASGI: an app calls its `tell` when it knows who asks."""
 CHUNKS = 32
 """Of a body that are taken before others have their turn: a quarter of a millisecond of work."""
+JOINED_BYTES = 16 * 1024
+"""An answer up to this is one write: to copy it costs less than another call of the system. A
+larger one is never copied: many clients may be slow to take the same page."""
 GONE: Message = {"type": "http.disconnect"}
 
 _CONTINUE = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
@@ -66,6 +70,8 @@ class Exchange:
         """What the client sent behind this request."""
         self._hold = hold
         self._known = False
+        self._head_bytes = sum(len(name) + len(value) for name, value in request.headers)
+        self._head_bytes += len(request.target)
         self._body: deque[bytes] = deque()
         self._body_bytes = 0
         self._body_since: float | None = None
@@ -150,6 +156,12 @@ class Exchange:
         self._known = True
         self._hold(0)
 
+    def _keep(self, size: int) -> None:
+        """So many bytes wait for the client, besides what it sent ahead."""
+        if not self._known:
+            ahead = len(self._parser.trailing_data[0]) + len(self._ahead)
+            self._hold(self._head_bytes + ahead + size)
+
     # Reading
 
     async def _receive(self) -> Message:
@@ -202,8 +214,8 @@ class Exchange:
         settings, counters, now = self._hub.settings, self._hub.counters, trio.current_time()
         if self._body_since is None:
             self._body_since = now
-        if not self._known:
-            self._hold(self._body_bytes)
+        if not self._started:  # else it is too late to say that there is too much
+            self._keep(self._body_bytes)
         stall = settings.body_stall_ms / 1000
         earned = stall + self._body_bytes / settings.body_rate
         until = self._body_since + min(earned, settings.body_ms / 1000)
@@ -267,14 +279,16 @@ class Exchange:
         while not self._gone and not self._done:
             data = self._link.receive_now()
             if data is None:
+                if not self._started:
+                    self._keep(0)
                 self._gone = not await self._link.wait_readable()
             elif not data:
                 self._gone = True
             else:
                 self._ahead += data
-                if not self._known:
-                    self._hold(len(self._ahead))
                 if len(self._ahead) > self._hub.settings.pipeline_bytes:
+                    if not self._started:
+                        self._keep(0)
                     await trio.sleep_forever()
 
     # Answering
@@ -290,17 +304,24 @@ class Exchange:
             raise RuntimeError(f"{message['type']} makes no sense here")
 
     async def _answer(self, body: bytes, *, more: bool) -> None:
-        out = []
+        out: list[bytes] = []
         if not self._started:
-            out.append(self._parser.send(self._response()))
+            out += self._encoded(self._response())
             self._started = True
-            self._know()  # whoever it is, it is too late to say that there is too much
+            self._hold(0)
         if body and not self._without_body():
-            out.append(self._parser.send(h11.Data(data=body)))
+            out += self._encoded(h11.Data(data=body))
         if not more:
-            out.append(self._parser.send(h11.EndOfMessage()))
+            out += self._encoded(h11.EndOfMessage())
             self._done = True
-        await self._write(b"".join(out))
+        if sum(map(len, out)) <= JOINED_BYTES:
+            out = [b"".join(out)]
+        for part in out:
+            await self._write(part)
+
+    def _encoded(self, event: h11.Event) -> list[bytes]:
+        """What is to be written; the data of a body as they are, not as a copy."""
+        return self._parser.send_with_data_passthrough(event) or []
 
     def _response(self) -> h11.Response:
         assert self._start is not None
@@ -318,11 +339,18 @@ class Exchange:
 
     async def _write(self, data: bytes) -> None:
         try:
-            await self._link.send_all(data, self._hub.settings.write_stall_ms)
+            left = memoryview(data)[self._link.write_now(data) :]
+            if left or self._link.unsent:
+                self._keep(len(left))
+                await self._link.send_all(left, self._hub.settings.write_stall_ms)
+                self._hold(0)
         except LinkLost as error:
             self._gone = True
             if isinstance(error, Stalled):
                 self._hub.counters.stalled_writes += 1
             self._link.abort()
+            raise
+        except trio.Cancelled:
+            self._link.abort()  # nothing can follow half an answer
             raise
         await trio.lowlevel.checkpoint()

@@ -603,6 +603,60 @@ async def test_what_strangers_leave_half_sent_has_a_budget(first: bytes, second:
         await until(lambda: rig.listener.budget.held == 0)
 
 
+async def test_the_head_counts_while_its_body_is_waited_for() -> None:
+    async with listening(unauthenticated_total_bytes=20_000) as rig:
+        clients = [await rig.connect() for _ in range(3)]
+        for number, client in enumerate(clients):
+            line = "X: " + "x" * (8_000 + number)
+            await client.send(head(*POST, "Content-Length: 9", line) + b"12345678")
+        answer = await clients[2].answer()
+        assert (answer.status, answer.error["code"]) == (503, "unavailable")
+        assert rig.listener.budget.held > 16_000
+        for client in clients[:2]:
+            await client.send(b"9")
+            assert (await client.answer()).body == b"9"
+        assert rig.listener.budget.held == 0
+
+
+LARGE = b"x" * 30_000_000
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_an_answer_that_a_stranger_does_not_take_counts(known: bool) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if known:
+            scope["extensions"][KNOWN]["tell"]()
+        await Response(LARGE if scope["path"] == "/large" else b"small")(scope, receive, send)
+
+    async with listening(app=app, unauthenticated_total_bytes=10_000_000) as rig:
+        slow, other = await rig.connect(), await rig.connect()
+        await slow.send(get("/large"))
+        await slow.until(b"\r\n\r\n")
+        await other.send(get("/small"))
+        assert (await other.answer()).body == b"small"
+        if known:
+            assert await slow.exactly(len(LARGE)) == LARGE
+            assert (rig.counters.overloads, rig.counters.refusals) == (0, {})
+            return
+        await until(lambda: rig.counters.overloads == 1)
+        with pytest.raises((AssertionError, trio.BrokenResourceError)):
+            await slow.exactly(len(LARGE))
+        assert rig.counters.refusals == {}  # nothing was said in the middle of the answer
+        assert rig.listener.budget.held == 0
+
+
+async def test_an_answer_that_is_taken_gives_back_what_it_held() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await Response(LARGE)(scope, receive, send)
+
+    async with listening(app=app) as rig:
+        client = await rig.connect()
+        await client.send(get("/"))
+        await until(lambda: rig.listener.budget.held > 1_000_000)
+        assert (await client.answer()).body == LARGE
+        await until(lambda: rig.listener.budget.held == 0)
+
+
 async def test_a_body_of_somebody_known_has_no_part_in_it() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         scope["extensions"][KNOWN]["tell"]()

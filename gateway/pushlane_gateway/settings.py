@@ -47,9 +47,10 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """A WebSocket's frame before its hello was accepted; the body that opens a pipe, and of a
     pipe's request without the header `Pushlane-Pipe`. More is 1009 or 413."""
     unauthenticated_total_bytes: int = 48 * MIB
-    """What may wait in memory, of all clients that are not authenticated together, 150 KiB for each
-    TLS handshake message that is not complete included; without authentication that is everybody.
-    Beyond it the one with the most is cut: 503, or 1013."""
+    """What may wait in memory, of and for all clients that are not authenticated together: heads,
+    bodies, frames that are not whole, answers that are not taken, and 150 KiB for each TLS
+    handshake message that is not complete; without authentication that is everybody. Beyond it the
+    one with the most is cut: 503, or 1013."""
     waiting_bytes: int = 256 * MIB
     """What may wait in memory of frames and bodies that are not complete, of all authenticated
     clients together. Shared (see `[shares]`): beyond it, or beyond a share, the connection with the
@@ -73,10 +74,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     outbox_bytes: int = 64 * MIB
     """What may wait for one client before the connection is cut. The session acts long before."""
     tiny_frames: int = 200
-    """Pings, pongs and fragments of less than 256 bytes that a client may send at once …"""
+    """Pings, pongs and fragments of less than 256 bytes that a client may send at once, and chunks
+    of such a size in the body of a request that nobody has authenticated …"""
     tiny_frames_rate: int = 50
     """… and how many more each second. They cost as much as messages and bring nothing; a client
-    that floods is closed with 1008."""
+    that floods is closed with 1008, a request refused with 429."""
     write_bytes: int = 256 * KIB
     """How much is joined for one write: more fits into no kernel buffer."""
 

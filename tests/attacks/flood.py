@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
+from collections.abc import Callable
 
 from tests.attacks import raw
 
@@ -19,33 +20,43 @@ _held = b",".join(b'"p.%d"' % number for number in range(1, 400_000))
 _huge = b'{"op":"hello","token":"x","resume":{"session":"s","held":{"1":[%b]}}}' % _held[:3_900_000]
 
 HELLO = raw.frame(raw.TEXT, raw.HELLO)
-KINDS: dict[str, tuple[list[bytes], bytes]] = {
-    "pings": ([HELLO], raw.frame(raw.PING) * (CHUNK // 6)),
-    "pings before hello": ([], raw.frame(raw.PING) * (CHUNK // 6)),
+
+Open = Callable[[str], socket.socket]
+
+
+def opened(*frames: bytes) -> Open:
+    """A WebSocket that begins with these."""
+    return lambda url: raw.websocket(url, *frames)
+
+
+KINDS: dict[str, tuple[Open, bytes]] = {
+    "pings": (opened(HELLO), raw.frame(raw.PING) * (CHUNK // 6)),
+    "pings before hello": (opened(), raw.frame(raw.PING) * (CHUNK // 6)),
     "continuations": (
-        [HELLO, raw.frame(raw.TEXT, fin=False)],
+        opened(HELLO, raw.frame(raw.TEXT, fin=False)),
         raw.frame(raw.CONTINUATION, fin=False) * (CHUNK // 6),
     ),
     "tiny fragments": (
-        [HELLO, raw.frame(raw.TEXT, b"x", fin=False)],
+        opened(HELLO, raw.frame(raw.TEXT, b"x", fin=False)),
         raw.frame(raw.CONTINUATION, b"x", fin=False) * (CHUNK // 7),
     ),
-    "empty messages": ([], raw.frame(raw.TEXT) * (CHUNK // 6)),
-    "hellos": ([], raw.frame(raw.TEXT, _huge)),
+    "empty messages": (opened(), raw.frame(raw.TEXT) * (CHUNK // 6)),
+    "hellos": (opened(), raw.frame(raw.TEXT, _huge)),
+    "tiny chunks": (lambda url: raw.post_chunks(url, "/v1/pipe"), b"1\r\nx\r\n" * (CHUNK // 6)),
 }
-"""What opens a connection, and what is sent again and again."""
+"""How a connection is opened, and what is sent again and again."""
 
 
 class Attacker:
     def __init__(self, url: str, kind: str) -> None:
         self._url = url
-        self._first, self._chunk = KINDS[kind]
+        self._open, self._chunk = KINDS[kind]
         self._sock: socket.socket | None = None
         self._back_at = 0.0
         self._left = b""
 
     def open(self) -> None:
-        self._sock = raw.websocket(self._url, *self._first)
+        self._sock = self._open(self._url)
         self._sock.setblocking(False)
         self._left = self._chunk
 

@@ -55,10 +55,19 @@ def websocket(url: str, *frames: bytes, encoding: str = "json") -> socket.socket
 
 def post(url: str, path: str, size: int, body: bytes = b"", *headers: bytes) -> socket.socket:
     """A request with a body of this size, of which this much is sent."""
+    return _post(url, path, body, b"Content-Length: %d" % size, *headers)
+
+
+def post_chunks(url: str, path: str, body: bytes = b"") -> socket.socket:
+    """A request with a body in chunks, of which this much is sent."""
+    return _post(url, path, body, b"Transfer-Encoding: chunked")
+
+
+def _post(url: str, path: str, body: bytes, *headers: bytes) -> socket.socket:
     sock = connect(url)
     lines = [
         b"POST %b HTTP/1.1" % path.encode(), b"Host: 127.0.0.1", b"Content-Type: application/json",
-        b"Content-Length: %d" % size, *headers, b"", b"",
+        *headers, b"", b"",
     ]  # fmt: skip
     send(sock, b"\r\n".join(lines) + body)
     return sock

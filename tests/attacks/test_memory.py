@@ -89,6 +89,25 @@ def test_heads_that_never_end(tmp_path: Path) -> None:
         close_all(held)
 
 
+def test_heads_whose_bodies_do_not_come(tmp_path: Path) -> None:
+    with attacked(tmp_path) as process:
+        header = b"X: " + b"x" * 15_000
+        held = [raw.post(process.url, "/v1/pipe", 100, b"", header) for _ in range(900)]
+        close_all(held)
+
+
+def test_readers_that_take_nothing(tmp_path: Path) -> None:
+    """Of a page of 100 KB each, again and again: more than the kernel takes for them."""
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with attacked(tmp_path) as process:
+        memory = Memory(process)
+        held = [raw.connect(process.url) for _ in range(300)]
+        for sock in held:
+            raw.send(sock, request * 60)
+        close_all(held)
+        assert memory.peak() < KEPT  # there is one page, not one for each
+
+
 def test_a_pipe_before_its_hello(tmp_path: Path) -> None:
     """Its name alone opens no door: nobody was welcomed there."""
     with attacked(tmp_path) as process:

@@ -342,6 +342,33 @@ async def test_who_resumes_takes_the_place_of_its_own_old_connection(tmp_path: P
         await until(lambda: r.in_use("connections") == 3)
 
 
+async def test_who_is_refused_a_resume_keeps_its_old_place(tmp_path: Path) -> None:
+    async with (
+        rig(tmp_path, "gateway.connections=8", "http.pipes=2") as r,
+        AsyncExitStack() as stack,
+    ):
+        key = r.key("consume:q")
+        sessions = []
+        for _ in range(4):
+            it = await stack.enter_async_context(r.session(key))
+            sessions.append((await it.hear_a(Welcome)).session)
+        await r.ask(key, "POST", "/v1/pipe", {"frames": [{"op": "hello"}]})
+        await until(lambda: r.in_use("pipes") == 1)
+        for count, session in enumerate(sessions):  # its only pipe is taken
+            hello = {"op": "hello", "resume": {"session": session}}
+            assert (await r.ask(key, "POST", "/v1/pipe", {"frames": [hello]})).status == 200
+            await until(partial(was_refused, r, "pipes_share", count + 1))
+        assert r.in_use("connections") == 4
+        await turned_away(r, key)
+        async with r.session(key, resume=Resume(sessions[0])) as again:
+            assert (await again.hear_a(Welcome)).resumed
+            assert r.in_use("connections") == 4
+
+
+def was_refused(r: Rig, limit: str, count: int) -> bool:
+    return r.reached(limit) == count
+
+
 async def test_pipes_of_one_key(tmp_path: Path) -> None:
     async with rig(tmp_path, "http.pipes=8") as r:
         attacker, other = r.key("consume:q"), r.key("consume:q")

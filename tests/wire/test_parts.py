@@ -7,7 +7,7 @@ import tracemalloc
 import msgspec
 import pytest
 
-from pushlane.wire.codec import JSON, MSGPACK, Codec
+from pushlane.wire.codec import JSON, MSGPACK, Codec, decode_json
 from pushlane.wire.errors import BadFrame, PushlaneError
 from pushlane.wire.frames import Ack, ClientFrame, Publish, PublishMessage
 from pushlane.wire.parts import COUNTED_BYTES
@@ -109,6 +109,28 @@ def test_ordinary_large_frames_pass(name: str, codec: Codec) -> None:
     data = codec.encode(ORDINARY[name])
     assert len(data) > COUNTED_BYTES
     assert codec.decode_client(data) == ORDINARY[name]
+
+
+class Body(msgspec.Struct):
+    """Of a request, with a list that no frame has."""
+
+    bills: list[dict[str, int]] = []
+    drop: list[dict[str, int]] = []
+
+
+@pytest.mark.parametrize("field", ["bills", "drop"])
+def test_what_jobs_send_is_counted_too(field: str) -> None:
+    decoder = msgspec.json.Decoder(Body)
+    rows = [{f"billing.hour.cost_{number}": 1234 for number in range(12)}] * 1_000
+    ordinary = msgspec.json.encode({field: rows})
+    assert len(ordinary) > COUNTED_BYTES
+    assert getattr(decode_json(decoder, ordinary), field) == rows
+    costs = b",".join(b'"%05x":1' % number for number in range(COUNT))
+    with pytest.raises(BadFrame, match="too many small parts"):
+        decode_json(decoder, b'{"%b":[{%b}]}' % (field.encode(), costs))
+    twice = b'{"%b":[{%b}],"%b":[]}' % (field.encode(), costs, field.encode())
+    with pytest.raises(BadFrame, match="too many small parts"):
+        decode_json(decoder, twice)
 
 
 @pytest.mark.parametrize("data", [b"[" + b"1," * SIZE + b"1]", array(SIZE, b"\x80")])

@@ -10,13 +10,18 @@ from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.http.tools import HttpTools
 
 
+def look_at(request: Request, tools: HttpTools) -> Identity:
+    """Raises Unauthorized, and leaves it to the caller whether that is a failed login."""
+    found = request.headers.getlist("authorization")
+    if len(found) > 1:
+        raise Unauthorized("there are several Authorization headers: one is enough")
+    return tools.authenticator.authenticate(bearer(found[0] if found else None))
+
+
 def identify(request: Request, tools: HttpTools) -> Identity:
     """Raises Unauthorized."""
-    found = request.headers.getlist("authorization")
     try:
-        if len(found) > 1:
-            raise Unauthorized("there are several Authorization headers: one is enough")
-        return tools.authenticator.authenticate(bearer(found[0] if found else None))
+        return look_at(request, tools)
     except Unauthorized as error:
         client = request.client
         tools.failed_logins.note("" if client is None else f"{client.host}:{client.port}", error)

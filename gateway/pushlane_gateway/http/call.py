@@ -160,6 +160,7 @@ class Call:
         content = msgspec.json.encode(value)
         admission = self.tools.admission
         permits.enter_context(admission.admit(self.identity, "answers_bytes", len(content)))
+        self.vouch(self.claims)  # its answer has a place: the budget of strangers has no part in it
         return content
 
     def answer(

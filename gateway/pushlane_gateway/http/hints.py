@@ -2,6 +2,9 @@
 
 The wire ignores unknown fields, so that versions understand each other. A request is often typed by
 a person: there a mistyped `delay` would be a message without a delay.
+
+What msgspec says has the client's own text in it, a name that may look like a place. So a place
+that the type doesn't have is no error of ours: then there is no hint.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ def with_hint(kind: Any, text: str) -> str:
         return text
     where = fault["where"] or fault["at"] or ""
     known = _known(inspect.type_info(kind), where)
+    if known is None:
+        return text
     near = get_close_matches(fault["name"].lower(), known, 1)
     said = f"{_WORDS[fault['what']]} `{fault['name']}`"
     hint = f"known are {', '.join(known) or 'none'}"
@@ -39,30 +44,30 @@ def with_hint(kind: Any, text: str) -> str:
     return f"{where}: {said}: {hint}" if where else f"{said}: {hint}"
 
 
-def _known(kind: inspect.Type, where: str) -> list[str]:
-    """The names, or the values, that may stand at a place of a type."""
+def _known(kind: inspect.Type, where: str) -> list[str] | None:
+    """The names, or the values, that may stand at a place of a type; None: it has no such place."""
+    found: inspect.Type | None = _only(kind)
     for step in _STEP.finditer(where):
-        kind = _step(_only(kind), step[1])
-    kind = _only(kind)
-    if isinstance(kind, inspect.LiteralType):
-        return [str(value) for value in kind.values]
-    assert isinstance(kind, inspect.StructType)
-    return [field.encode_name for field in kind.fields]
+        found = _step(found, step[1])
+    if isinstance(found, inspect.LiteralType):
+        return [str(value) for value in found.values]
+    if isinstance(found, inspect.StructType):
+        return [field.encode_name for field in found.fields]
+    return None
 
 
-def _step(kind: inspect.Type, name: str | None) -> inspect.Type:
+def _step(kind: inspect.Type | None, name: str | None) -> inspect.Type | None:
     if name is None:
-        assert isinstance(kind, inspect.ListType)
-        return kind.item_type
-    assert isinstance(kind, inspect.StructType)
-    return next(field.type for field in kind.fields if field.encode_name == name)
+        return _only(kind.item_type) if isinstance(kind, inspect.ListType) else None
+    fields = kind.fields if isinstance(kind, inspect.StructType) else ()
+    return next((_only(field.type) for field in fields if field.encode_name == name), None)
 
 
-def _only(kind: inspect.Type) -> inspect.Type:
+def _only(kind: inspect.Type) -> inspect.Type | None:
     """Of what may also be null, or has bounds: what it is otherwise."""
     if isinstance(kind, inspect.Metadata):
         kind = kind.type
     if isinstance(kind, inspect.UnionType):
         wanted = (inspect.LiteralType, inspect.StructType, inspect.ListType)
-        return next(part for part in kind.types if isinstance(part, wanted))
+        return next((part for part in kind.types if isinstance(part, wanted)), None)
     return kind

@@ -35,17 +35,18 @@ async def page(_: Call) -> Response:
 
 
 @cache
-def _text() -> str:
+def _text() -> bytes:
+    """Bytes, as those below: however many take it at once, there is one of it."""
     from pushlane_gateway.http.table import OPERATIONS
 
-    return render(OPERATIONS)
+    return render(OPERATIONS).encode()
 
 
 @cache
-def _page() -> str:
+def _page() -> bytes:
     from pushlane_gateway.http.table import OPERATIONS
 
-    return render_page(make_document(OPERATIONS))
+    return render_page(make_document(OPERATIONS)).encode()
 
 
 def render_page(document: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from pushlane.wire.codec import decode_json
 from pushlane.wire.errors import BadFrame, BadRequest, Unauthorized
 from pushlane_gateway.auth.admission import Claims
 from pushlane_gateway.auth.identity import ANONYMOUS
-from pushlane_gateway.http.auth import identify
+from pushlane_gateway.http.auth import look_at
 from pushlane_gateway.http.call import JSON, Call
 from pushlane_gateway.http.errors import NO_STORE, ClientGone
 from pushlane_gateway.http.objects import Nothing, PipeAnswer, PipeBody
@@ -78,9 +78,12 @@ async def _read(call: Call, pipe: Pipe | None) -> bytes:
 
 
 def _claims(call: Call) -> Claims | None:
-    """Of whom it is, if a header says who asks; mostly the hello does that."""
+    """Of whom it is, if a header says who asks; mostly the hello does that.
+
+    A wrong one is the session's to note: it looks at it again, unless the hello has another.
+    """
     try:
-        identity = identify(call.request, call.tools)
+        identity = look_at(call.request, call.tools)
     except Unauthorized:
         return None
     return None if identity is ANONYMOUS else call.tools.admission.claims(identity)

@@ -33,6 +33,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     Shared: one more than a share is turned away with `overload`."""
     pipe_ms: int = 30_000
     """A pipe whose client makes no receive for this long is cut; its session waits for a resume."""
+    refused_pipe_ms: int = 5_000
+    """How long a pipe is kept whose hello was refused, for its client to hear why."""
     list_stats_ms: int = 1_000
     """How long `GET /v1/queues?stats=true` reads queues that nobody has open: the others come
     without."""

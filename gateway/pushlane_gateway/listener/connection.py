@@ -98,6 +98,8 @@ async def _serve_requests(link: Link, hub: Hub, service: Service) -> Socket | No
             return await _answer_requests(link, hub, service, guest)
     finally:
         guest.hold(0)
+    if link.closed:
+        return None  # it was cut in its answer: there is no other
     hub.counters.refusal(guest.refusal.status)
     link.write_now(guest.refusal.answer())
     await _linger(link, hub)

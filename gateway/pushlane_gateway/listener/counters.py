@@ -41,7 +41,7 @@ class Counters:
         self.overloads = 0
         """Connections cut by `unauthenticated_total_bytes` or `waiting_bytes`."""
         self.floods = 0
-        """WebSockets closed by `tiny_frames`."""
+        """WebSockets closed, and requests refused, by `tiny_frames`."""
         self.stalled_writes = 0
         """Connections cut by `write_stall_ms`."""
         self.silent = 0

@@ -5,12 +5,17 @@ the kernel. When the body has been read, `receive` waits for the client to go aw
 `http.disconnect` as soon as it does; requests sent ahead are kept, within `pipeline_bytes`. There
 is no task for that: an app that doesn't ask pays nothing.
 
-What came of a body counts against the budget of those who are not authenticated, and when the app
-says who asks (the extension `pushlane.known`) against their share, until it has all of it.
-Something wrong with the body (too large, badly chunked, stalled, slow) cancels the app and is
-answered here; an app that already began its answer is cut off. A send to a client that has gone
-raises LinkLost, an OSError, so that no app can go on sending for ever. We call ourselves ASGI 2.3,
-because from 2.4 on Starlette no longer listens for the disconnect while it streams.
+What is kept while a client is waited for (the head, what came of the body, what is left of the
+answer) counts against the budget of those who are not authenticated. When the app says who asks
+(the extension `pushlane.known`) a body counts against their share, until it has all of it. Beyond
+that a request is refused, an answer cut off. Something wrong
+with the body (too large, badly chunked, stalled, slow) cancels the app and is answered here; an app
+that already began its answer is cut off. A send to a client that has gone raises LinkLost, an
+OSError, so that no app can go on sending for ever. We call ourselves ASGI 2.3, because from 2.4 on
+Starlette no longer listens for the disconnect while it streams.
+
+A read may have thousands of tiny chunks: they are taken `CHUNKS` at a time, with others' turns
+between, and of those whom nobody knows they have a rate, as tiny frames do.
 
 The connection ends after a request with a chunked body: trailers are where h11 is lenient.
 """
@@ -28,6 +33,7 @@ import trio
 from starlette.types import ASGIApp, Message, Scope
 
 from pushlane_dispatcher.core.places import Claims
+from pushlane_gateway.listener.decoder import TINY_BYTES
 from pushlane_gateway.listener.head import header
 from pushlane_gateway.listener.hub import Hub
 from pushlane_gateway.listener.link import Link, LinkLost, Stalled
@@ -37,6 +43,11 @@ log = logging.getLogger(__name__)
 
 KNOWN = "pushlane.known"
 """Our extension of ASGI: an app calls its `tell` with their claims when it knows who asks."""
+CHUNKS = 32
+"""Of a body that are taken before others have their turn: a quarter of a millisecond of work."""
+JOINED_BYTES = 16 * 1024
+"""An answer up to this is one write: to copy it costs less than another call of the system. A
+larger one is never copied: many clients may be slow to take the same page."""
 GONE: Message = {"type": "http.disconnect"}
 
 _CONTINUE = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
@@ -63,11 +74,21 @@ class Exchange:
         self._hold = hold
         self._tell = know
         self._known = False
+        self._head_bytes = sum(len(name) + len(value) for name, value in request.headers)
+        self._head_bytes += len(request.target)
         self._body: deque[bytes] = deque()
         self._body_bytes = 0
         self._body_since: float | None = None
         """When the app began to wait for it."""
         self._body_over = False
+        self._unparsed = False
+        """The parser may have more of it."""
+        self._chunk_bytes = 0
+        """What came of the chunk that is not over."""
+        self._tiny = 0.0
+        """Tiny chunks that count: time lowers it …"""
+        self._tiny_at = 0.0
+        """… and did so at this one."""
         self._body_told = False
         self._start: Message | None = None
         self._started = False
@@ -139,6 +160,16 @@ class Exchange:
         self._known = True
         self._tell(claims)
 
+    def _keep(self, size: int) -> None:
+        """So many bytes wait for the client, besides what it sent ahead.
+
+        Those whom nobody knows answer for the head, too.
+        """
+        size += len(self._ahead)
+        if not self._known:
+            size += self._head_bytes + len(self._parser.trailing_data[0])
+        self._hold(size)
+
     # Reading
 
     async def _receive(self) -> Message:
@@ -168,11 +199,14 @@ class Exchange:
         try:
             if self._parser.they_are_waiting_for_100_continue:
                 await self._write(self._parser.send(_CONTINUE))
-            data = await self._read_in_time()
-            if not data:
-                self._gone = True
-                return False
-            self._parser.receive_data(data)
+            if self._unparsed:
+                await trio.lowlevel.checkpoint()  # there is much: others have their turn
+            else:
+                data = await self._read_in_time()
+                if not data:
+                    self._gone = True
+                    return False
+                self._parser.receive_data(data)
             self._parse()
         except Refusal as refusal:
             self._refusal = refusal
@@ -188,8 +222,8 @@ class Exchange:
         settings, counters, now = self._hub.settings, self._hub.counters, trio.current_time()
         if self._body_since is None:
             self._body_since = now
-        if not self._started:
-            self._hold(self._body_bytes)
+        if not self._started:  # else it is too late to say that there is too much
+            self._keep(self._body_bytes)
         stall = settings.body_stall_ms / 1000
         earned = stall + self._body_bytes / settings.body_rate
         until = self._body_since + min(earned, settings.body_ms / 1000)
@@ -203,23 +237,41 @@ class Exchange:
         raise Refusal(408, "the rest of the body did not come in time")
 
     def _parse(self) -> None:
-        """Take what has come of the body. Raises Refusal."""
-        while not self._body_over:
+        """Take some of what has come of the body. Raises Refusal."""
+        self._unparsed = True
+        for _ in range(CHUNKS):
             try:
                 event = self._parser.next_event()
             except h11.RemoteProtocolError:
                 raise Refusal(400, "malformed body") from None
             if type(event) is h11.Data:
-                self._body_bytes += len(event.data)
-                if self._body_bytes > self._hub.settings.body_bytes:
-                    raise self._too_large()
-                self._body.append(bytes(event.data))
-            elif type(event) is h11.EndOfMessage:
-                self._body_over = True
+                self._take(event)
             else:
+                self._unparsed = False
+                self._body_over = self._body_over or type(event) is h11.EndOfMessage
                 break
         if self._body_over:
             self._hold(0)
+
+    def _take(self, event: h11.Data) -> None:
+        size = len(event.data)
+        self._body_bytes += size
+        if self._body_bytes > self._hub.settings.body_bytes:
+            raise self._too_large()
+        self._body.append(bytes(event.data))
+        self._chunk_bytes += size
+        if event.chunk_end:
+            if self._chunk_bytes < TINY_BYTES and not self._known:
+                self._count_tiny()
+            self._chunk_bytes = 0
+
+    def _count_tiny(self) -> None:
+        settings, now = self._hub.settings, trio.current_time()
+        earned = (now - self._tiny_at) * settings.tiny_frames_rate
+        self._tiny, self._tiny_at = max(0.0, self._tiny - earned) + 1, now
+        if self._tiny > settings.tiny_frames:
+            self._hub.counters.floods += 1
+            raise Refusal(429, "too many tiny chunks: send larger ones", code="throttled")
 
     def _judge_length(self) -> None:
         lengths = header(self._request, b"content-length")
@@ -235,14 +287,16 @@ class Exchange:
         while not self._gone and not self._done:
             data = self._link.receive_now()
             if data is None:
+                if not self._started:
+                    self._keep(0)
                 self._gone = not await self._link.wait_readable()
             elif not data:
                 self._gone = True
             else:
                 self._ahead += data
-                if not self._started:
-                    self._hold(len(self._ahead))
                 if len(self._ahead) > self._hub.settings.pipeline_bytes:
+                    if not self._started:
+                        self._keep(0)
                     await trio.sleep_forever()
 
     # Answering
@@ -258,17 +312,24 @@ class Exchange:
             raise RuntimeError(f"{message['type']} makes no sense here")
 
     async def _answer(self, body: bytes, *, more: bool) -> None:
-        out = []
+        out: list[bytes] = []
         if not self._started:
-            out.append(self._parser.send(self._response()))
+            out += self._encoded(self._response())
             self._started = True
-            self._hold(0)  # whoever it is, it is too late to say that there is too much
+            self._hold(0)
         if body and not self._without_body():
-            out.append(self._parser.send(h11.Data(data=body)))
+            out += self._encoded(h11.Data(data=body))
         if not more:
-            out.append(self._parser.send(h11.EndOfMessage()))
+            out += self._encoded(h11.EndOfMessage())
             self._done = True
-        await self._write(b"".join(out))
+        if sum(map(len, out)) <= JOINED_BYTES:
+            out = [b"".join(out)]
+        for part in out:
+            await self._write(part)
+
+    def _encoded(self, event: h11.Event) -> list[bytes]:
+        """What is to be written; the data of a body as they are, not as a copy."""
+        return self._parser.send_with_data_passthrough(event) or []
 
     def _response(self) -> h11.Response:
         assert self._start is not None
@@ -286,11 +347,19 @@ class Exchange:
 
     async def _write(self, data: bytes) -> None:
         try:
-            await self._link.send_all(data, self._hub.settings.write_stall_ms)
+            left = memoryview(data)[self._link.write_now(data) :]
+            if left or self._link.unsent:
+                if not self._known:
+                    self._keep(len(left))
+                await self._link.send_all(left, self._hub.settings.write_stall_ms)
+                self._hold(0)
         except LinkLost as error:
             self._gone = True
             if isinstance(error, Stalled):
                 self._hub.counters.stalled_writes += 1
             self._link.abort()
+            raise
+        except trio.Cancelled:
+            self._link.abort()  # nothing can follow half an answer
             raise
         await trio.lowlevel.checkpoint()

@@ -101,7 +101,7 @@ class Link:
             with contextlib.suppress(trio.ClosedResourceError):
                 await trio.lowlevel.wait_writable(self._sock)
 
-    async def send_all(self, data: bytes, stall_ms: int) -> None:
+    async def send_all(self, data: bytes | memoryview, stall_ms: int) -> None:
         """Write it all; raises LinkLost, also when the client takes nothing for this long."""
         view = memoryview(data)
         view = view[self.write_now(view) :]

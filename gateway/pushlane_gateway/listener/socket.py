@@ -195,6 +195,7 @@ class Socket:
     def release(self) -> None:
         """It is over: keep nothing, whoever still holds this object."""
         self._early = b""
+        self.authorization = None
         self._decoder.drop()
         self._hold(0)
 

@@ -121,10 +121,16 @@ class Pipe:
             self._inbox.wake()
 
     def finish(self) -> None:
-        """The session has left."""
+        """The session has left; what is kept, until the client has heard of it, is little."""
         self.close(1000, "")
+        self.authorization = None
         self._inbox.clear()
         self._over.set()
+
+    @property
+    def is_refused(self) -> bool:
+        """It is over, and its client was never welcome."""
+        return self.end is not None and not self.is_admitted
 
     @property
     def is_untold(self) -> bool:

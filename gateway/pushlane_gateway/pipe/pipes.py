@@ -1,7 +1,8 @@
 """The pipes of a server: opened, found, watched, forgotten.
 
 A pipe that the session closed is kept for a while, for its client to fetch the close (twice, if the
-first answer is lost). It gives way when there is no room for another.
+first answer is lost). It gives way when there is no room for another. One that was never welcomed
+is kept for a few seconds only: strangers come in any number.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Pipes:
         self._open[pipe.id] = pipe
         self._metrics.pipes_opened += 1
         self._tools.nursery.start_soon(self._run, pipe)
-        self._look_at(pipe, trio.current_time() + self._settings.pipe_ms / 1000)
+        self._look_at(pipe.id, trio.current_time() + self._settings.pipe_ms / 1000)
         return pipe
 
     def find(self, id: str) -> Pipe:
@@ -97,21 +98,31 @@ class Pipes:
         del self._open[pipe.id]
         if not pipe.is_forgotten:
             self._closed[pipe.id] = pipe
+            if pipe.is_refused:
+                self._look_at(pipe.id, trio.current_time() + self._patience(pipe))
 
     # Silence
 
-    def _look_at(self, pipe: Pipe, when: float) -> None:
-        self._tools.timers.at(when, partial(self._look, pipe))
+    def _look_at(self, id: str, when: float) -> None:
+        """By its name: a timer is not what keeps a pipe."""
+        self._tools.timers.at(when, partial(self._look, id))
 
-    def _look(self, pipe: Pipe) -> None:
+    def _look(self, id: str) -> None:
         """Cut it if its client has been silent for too long; else look again."""
-        if pipe.id not in self._open and pipe.id not in self._closed:
+        pipe = self._open.get(id) or self._closed.get(id)
+        if pipe is None:
             return
-        now, patience = trio.current_time(), self._settings.pipe_ms / 1000
+        now, patience = trio.current_time(), self._patience(pipe)
         since = now if pipe.quiet_since is None else pipe.quiet_since
         if now < since + patience:
-            self._look_at(pipe, since + patience)
-        elif self._closed.pop(pipe.id, None) is None:
+            self._look_at(id, since + patience)
+        elif self._closed.pop(id, None) is None:
             self._metrics.limits.add("pipe_ms")
             pipe.abort()
-            self._look_at(pipe, now + patience)  # its session may take its time to leave
+            self._look_at(id, now + patience)  # its session may take its time to leave
+        elif pipe.is_refused and not pipe.told:
+            self._metrics.limits.add("refused_pipe_ms")
+
+    def _patience(self, pipe: Pipe) -> float:
+        settings = self._settings
+        return (settings.refused_pipe_ms if pipe.is_refused else settings.pipe_ms) / 1000

@@ -200,15 +200,29 @@ class Connection:
             self.goaway("overload")
             self.close(1013, "overload")
 
+    def _take_place(self, identity: Identity, session: Session | None) -> None:
+        """Among all connections: of who resumes, that of the older one, which is over then.
+
+        Raises Throttled; then the older one lives on, and has its place.
+        """
+        admission, old = self._tools.admission, None if session is None else session.connection
+        if session is None or old is None:
+            self._permit = admission.admit(identity, self.socket.limit)
+            return
+        old.leave()
+        try:
+            self._permit = admission.admit(identity, self.socket.limit)
+        except Throttled:
+            old._permit = admission.admit(session.identity, old.socket.limit)
+            raise
+
     def _welcome(self, hello: Hello, identity: Identity, held: dict[int, list[Span]]) -> None:
         """Raises Throttled when there is no room for it."""
         tools, sessions = self._tools, self._sessions
         wanted = None if hello.resume is None else hello.resume.session
         session = None if wanted is None else sessions.find(wanted, identity)
         resumed = session is not None
-        if session is not None and session.connection is not None:
-            session.connection.leave()
-        self._permit = tools.admission.admit(identity, self.socket.limit)
+        self._take_place(identity, session)
         lost: dict[int, list[Span]] = {}
         if session is None:
             session = sessions.begin(self, identity)

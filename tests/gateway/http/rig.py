@@ -15,6 +15,7 @@ from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
 from pushlane_gateway.auth.authenticator import Authenticator, open_authenticator
+from pushlane_gateway.auth.failed_logins import FailedLogins
 from pushlane_gateway.auth.origin import OriginPolicy
 from pushlane_gateway.auth.settings import AuthSettings
 from pushlane_gateway.http.app import make_app
@@ -109,6 +110,7 @@ async def rig(
         trio.open_nursery() as background,
     ):
         http, metrics = HttpSettings(**settings), Metrics()
+        failed_logins = FailedLogins(metrics)
         sessions = Sessions(
             SessionTools(
                 dispatcher,
@@ -119,6 +121,7 @@ async def rig(
                 metrics=metrics,
                 still_valid=authenticator.still_valid,
                 chance=lambda: 0.5,
+                failed_logins=failed_logins,
             )
         )
         background.start_soon(sessions.tools.timers.run)
@@ -132,6 +135,7 @@ async def rig(
             settings=http,
             auto_create=auto_create,
             template=QueueConfig(**(template or {})),
+            failed_logins=failed_logins,
         )
         yield Rig(tools, nursery, keys, authenticator, sessions)
         await blocked()

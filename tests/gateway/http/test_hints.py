@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -68,6 +69,34 @@ async def test_settings_of_a_queue(method: str) -> None:
         assert "did you mean max_attempts?" in answer.json["error"]["message"]
         answer = await r.ask(method, Q, {"overflow": "reject_all"})
         assert "overflow: unknown value `reject_all`" in answer.json["error"]["message"]
+
+
+TRICKS = [
+    "a` - at `$.zzz",
+    "a` - at `$.zzz[0]",
+    "a` - at `$[0]",
+    "a` - at `$.messages",
+    "a` - at `$.messages[0].body",
+    "a` - at `$.cause",
+    "a` - at `$.max",
+    "a` - at `$.after[0].x",
+]
+"""Names that look like what msgspec says of a place."""
+
+
+@pytest.mark.parametrize("name", TRICKS)
+async def test_a_name_that_looks_like_a_place(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    bodies: dict[str, dict[str, Any]] = {"messages": {"messages": []}, "redrive": {}, "purge": {}}
+    async with rig() as r:
+        await r.queue()
+        answers = [await r.post(f"{Q}/{what}", {**body, name: 1}) for what, body in bodies.items()]
+        answers.append(await r.post(f"{Q}/messages", {"messages": [{"body": 1, name: 1}]}))
+        answers.append(await r.post(f"{Q}/redrive", {"cause": name}))
+        answers.append(await r.get(f"/v1/queues?{quote(name)}=1"))
+        answers.append(await r.get(f"/v1/usage?by={quote(name)}"))
+        answers.append(await r.post(f"/v1/pipe?{quote(name)}=1", {"frames": [{"op": "hello"}]}))
+        assert [answer.fault for answer in answers] == [(400, "bad_request")] * len(answers)
+    assert not caplog.records
 
 
 def test_every_operation_refuses_what_it_does_not_know() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import msgspec
 import pytest
 import trio
 
+from pushlane.wire.errors import NotFound
 from pushlane.wire.frames import Hello, Resume
 from pushlane_gateway.session.settings import SessionSettings
 from tests.gateway.http.rig import Rig, blocked, rig
@@ -223,6 +227,42 @@ async def test_the_close_is_told_until_it_is_heard() -> None:
         await trio.sleep(31)
         assert (await r.post(PIPE, {"pipe": it.pipe, "after": 0})).fault == (404, "not_found")
         assert r.limit("pipe_ms") == 0  # it was no pipe any more
+
+
+BAD = {"authorization": f"Bearer pl_{'x' * 15_000}"}
+
+
+async def test_a_refused_pipe_is_kept_for_a_moment_without_its_credential(tmp_path: Path) -> None:
+    async with rig(keys=tmp_path / "keys") as r:
+        for heard in (True, False):
+            it = talk(r)
+            it.pipe = (await r.post(PIPE, {"frames": [HELLO]}, **BAD)).json["pipe"]
+            await blocked()
+            pipe = r.tools.pipes.find(it.pipe)
+            assert pipe.authorization is None
+            if heard:
+                assert await it.closed() == (1008, "unauthorized")
+            kept = ref(pipe)
+            del pipe
+            await trio.sleep(4.9)
+            assert kept() is not None
+            await trio.sleep(0.2)
+            with pytest.raises(NotFound):
+                r.tools.pipes.find(it.pipe)
+            gc.collect()
+            assert kept() is None  # though the timer of `pipe_ms` has not rung
+        assert (r.limit("refused_pipe_ms"), r.limit("pipe_ms")) == (1, 0)
+
+
+async def test_a_refused_pipe_is_one_failed_login(tmp_path: Path) -> None:
+    async with rig(keys=tmp_path / "keys") as r:
+        await r.post(PIPE, {"frames": [HELLO]}, **BAD)
+        await blocked()
+        assert r.metrics.failed_logins == 1
+        hello = {"op": "hello", "token": "pl_wrong"}
+        await r.post(PIPE, {"frames": [hello]}, **BAD)
+        await blocked()
+        assert r.metrics.failed_logins == 2
 
 
 async def test_a_client_that_never_fetches() -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
+from pushlane.wire.parts import COUNTED_BYTES
 from pushlane_dispatcher.settings import Settings
+from pushlane_gateway.http.objects import BILLS
+from pushlane_spark.billing.rate_card import ITEMS
 from pushlane_storage.interface import StoreUnknown
 from tests.dispatcher.rig import Consumer, ScriptedStore, fail
 from tests.gateway.http.rig import START, TENANT, Rig, rig
@@ -163,6 +167,23 @@ async def test_bills_stand_beside_what_they_are_for() -> None:
             assert answer.status == 200
         [point] = (await r.get(f"{U}?queue=q")).json["usage"]
         assert (point["counters"]["published"], point["counters"]["billing.hour.total"]) == (2, 5)
+
+
+async def test_as_many_bills_as_a_request_may_have() -> None:
+    names = [item.counter for item in ITEMS.values()]
+    costs = {f"billing.hour.{name}": 1_234 for name in [*names, "total"]}
+    minute = HOUR // 60_000
+    bills = [
+        {"queue": "orders.incoming", "minute": minute + 60 * number, "costs": costs}
+        for number in range(BILLS)
+    ]
+    body = {"tenant": TENANT, "bills": bills}
+    assert len(msgspec.json.encode(body)) > COUNTED_BYTES
+    async with rig() as r:
+        assert (await r.put(f"{U}/bills", body)).status == 200
+        asked = f"{U}?queue=orders.incoming&since={HOUR}&until={HOUR + 1}"
+        [point] = (await r.get(asked)).json["usage"]
+        assert point["counters"] == costs
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from pushlane_gateway.listener.exchange import KNOWN
+from pushlane_gateway.listener.decoder import TINY_BYTES
+from pushlane_gateway.listener.exchange import CHUNKS, KNOWN
 from tests.gateway.listener.rig import APP, get, head, listening, until
 
 POST = ["POST /upload HTTP/1.1", "Host: localhost"]
@@ -117,6 +118,69 @@ async def test_a_chunked_body() -> None:
         answer = await client.answer()
         assert (answer.body, answer.headers["connection"]) == (b"5003", "close")
         await client.eof()
+
+
+async def test_tiny_chunks_leave_others_their_turns() -> None:
+    turns, seen, came = 0, [], bytearray()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scope["extensions"][KNOWN]["tell"]()
+        more = True
+        while more:
+            message = await receive()
+            more = message["more_body"]
+            came.extend(message["body"])
+            seen.append((len(message["body"]), turns))
+        await Response()(scope, receive, send)
+
+    async def neighbour() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with listening(app=app, tiny_frames=CHUNKS) as rig, trio.open_nursery() as nursery:
+        nursery.start_soon(neighbour)
+        client = await rig.connect()
+        text = bytes(range(32, 127)) * 20
+        await client.send(chunked(*(text[at : at + 1] for at in range(len(text)))))
+        assert (await client.answer()).status == 200
+        nursery.cancel_scope.cancel()
+    assert came == text
+    assert max(size for size, _ in seen) <= CHUNKS
+    for (_, before), (_, after) in zip(seen, seen[2:], strict=False):
+        assert before < after  # trio takes those that are ready in any order, hence the second next
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+async def test_tiny_chunks_of_strangers_have_a_rate(pieces: int) -> None:
+    async with listening(tiny_frames=5, tiny_frames_rate=1) as rig:
+        for count in (5, 50):
+            client = await rig.connect()
+            chunk = b"x" * (TINY_BYTES - 1)
+            data = chunked(*[chunk] * count, b"x" * TINY_BYTES, end=b"")
+            step = -(-len(data) // pieces)
+            for at in range(0, len(data), step):
+                await client.send(data[at : at + step])
+            if count == 5:
+                await client.send(b"0\r\n\r\n")
+                assert (await client.answer()).status == 200
+                assert rig.counters.floods == 0
+        answer = await client.answer()
+        assert (answer.status, answer.error["code"]) == (429, "throttled")
+        assert rig.counters.floods == 1
+        assert rig.counters.refusals == {429: 1}
+
+
+async def test_tiny_chunks_that_come_slowly_are_fine() -> None:
+    async with listening(tiny_frames=5, tiny_frames_rate=1_000_000) as rig:
+        client = await rig.connect()
+        await client.send(chunked(end=b""))
+        for _ in range(10):
+            await client.send(b"1\r\nx\r\n" * 3)
+            await trio.sleep(0.001)
+        await client.send(b"0\r\n\r\n")
+        assert (await client.answer()).body == b"30"
 
 
 BAD_CHUNKS = {
@@ -536,6 +600,60 @@ async def test_what_strangers_leave_half_sent_has_a_budget(first: bytes, second:
         assert rig.counters.overloads == 1
         assert rig.counters.refusals == {503: 1}
         other.cut()
+        await until(lambda: rig.listener.budget.held == 0)
+
+
+async def test_the_head_counts_while_its_body_is_waited_for() -> None:
+    async with listening(unauthenticated_total_bytes=20_000) as rig:
+        clients = [await rig.connect() for _ in range(3)]
+        for number, client in enumerate(clients):
+            line = "X: " + "x" * (8_000 + number)
+            await client.send(head(*POST, "Content-Length: 9", line) + b"12345678")
+        answer = await clients[2].answer()
+        assert (answer.status, answer.error["code"]) == (503, "unavailable")
+        assert rig.listener.budget.held > 16_000
+        for client in clients[:2]:
+            await client.send(b"9")
+            assert (await client.answer()).body == b"9"
+        assert rig.listener.budget.held == 0
+
+
+LARGE = b"x" * 30_000_000
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_an_answer_that_a_stranger_does_not_take_counts(known: bool) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if known:
+            scope["extensions"][KNOWN]["tell"]()
+        await Response(LARGE if scope["path"] == "/large" else b"small")(scope, receive, send)
+
+    async with listening(app=app, unauthenticated_total_bytes=10_000_000) as rig:
+        slow, other = await rig.connect(), await rig.connect()
+        await slow.send(get("/large"))
+        await slow.until(b"\r\n\r\n")
+        await other.send(get("/small"))
+        assert (await other.answer()).body == b"small"
+        if known:
+            assert await slow.exactly(len(LARGE)) == LARGE
+            assert (rig.counters.overloads, rig.counters.refusals) == (0, {})
+            return
+        await until(lambda: rig.counters.overloads == 1)
+        with pytest.raises((AssertionError, trio.BrokenResourceError)):
+            await slow.exactly(len(LARGE))
+        assert rig.counters.refusals == {}  # nothing was said in the middle of the answer
+        assert rig.listener.budget.held == 0
+
+
+async def test_an_answer_that_is_taken_gives_back_what_it_held() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await Response(LARGE)(scope, receive, send)
+
+    async with listening(app=app) as rig:
+        client = await rig.connect()
+        await client.send(get("/"))
+        await until(lambda: rig.listener.budget.held > 1_000_000)
+        assert (await client.answer()).body == LARGE
         await until(lambda: rig.listener.budget.held == 0)
 
 

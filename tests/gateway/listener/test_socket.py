@@ -397,3 +397,14 @@ async def test_pings_have_a_rate() -> None:
         assert found == [(PONG, b"")] * 5
         assert await client.closed_with() == (1008, "throttled")
         assert rig.counters.floods == 1
+
+
+async def test_what_is_over_keeps_no_credential() -> None:
+    ends = Ends()
+    async with listening(handle=ends.handle) as rig:
+        client = await rig.websocket("Authorization: Bearer pl_secret")
+        await until(lambda: bool(ends.sockets))
+        assert ends.sockets[0].authorization == "Bearer pl_secret"
+        client.cut()
+        await rig.settle()
+        assert ends.sockets[0].authorization is None

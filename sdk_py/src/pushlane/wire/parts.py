@@ -1,10 +1,10 @@
 """How many parts a large frame has, counted before any of them becomes an object.
 
-A part is a message, a header, a receipt, a frame in a pipe's request. An empty message is one byte
-of MessagePack and three of JSON, but a hundred bytes in memory: four megabytes of them would be
-four hundred. So a frame over `COUNTED_BYTES` may have one part for every `PART_BYTES`, which
-ordinary ones are far from: a receipt alone has more. Smaller frames are not counted: what they can
-cost is little.
+A part is a message, a header, a receipt, a frame in a pipe's request, a field of what a job sends.
+An empty message is one byte of MessagePack and three of JSON, but a hundred bytes in memory: four
+megabytes of them would be four hundred. So a frame over `COUNTED_BYTES` may have one part for every
+`PART_BYTES`, which ordinary ones are far from: a receipt alone has more. Smaller frames are not
+counted: what they can cost is little.
 
 msgspec skips what nobody asks for at some gigabytes a second, without making an object of it. So
 this decodes the frame into hollow types that count themselves, and stops at the first part too
@@ -93,6 +93,22 @@ class _Frame(Struct, gc=False):
     frames: Raw | UnsetType = UNSET
     receipts: Raw | UnsetType = UNSET
 
+    @property
+    def listed(self) -> tuple[Raw, ...]:
+        """What jobs send in lists."""
+        return ()
+
+
+class _JsonFrame(_Frame, gc=False):
+    """Or the body of a request: some have lists that no frame has."""
+
+    bills: Raw | UnsetType = UNSET
+    drop: Raw | UnsetType = UNSET
+
+    @property
+    def listed(self) -> tuple[Raw, ...]:
+        return tuple(field for field in (self.bills, self.drop) if field is not UNSET)
+
 
 def _json_headers(value: Raw) -> int:
     """Each is two strings."""
@@ -119,9 +135,9 @@ class _Counter:
     """Counts the parts of frames in one encoding."""
 
     def __init__(
-        self, decoder: Callable[[Any], Any], message: Any, size: Callable[[Raw], int]
+        self, decoder: Callable[[Any], Any], frame: Any, message: Any, size: Callable[[Raw], int]
     ) -> None:
-        self._frame = decoder(_Frame).decode
+        self._frame = decoder(frame).decode
         self._messages = decoder(list[message]).decode
         self._frames = decoder(list[_Part]).decode
         self._size = size
@@ -134,7 +150,7 @@ class _Counter:
             return  # it is no object: nothing of it will be decoded
         _tally.left, _tally.messages = len(data) // PART_BYTES, LIMITS["batch"].maximum
         _tally.seen = UNSEEN_BYTES
-        fields = (frame.messages, frame.frames, frame.receipts)
+        fields = (frame.messages, frame.frames, frame.receipts, *frame.listed)
         unseen = len(data) - sum(len(field) for field in fields if field is not UNSET)
         if unseen > UNSEEN_BYTES or not self._fits(frame):
             raise TooManyParts(
@@ -145,6 +161,7 @@ class _Counter:
     def _fits(self, frame: _Frame) -> bool:
         if frame.receipts is not UNSET:
             _tally.left -= self._size(frame.receipts)
+        _tally.left -= sum(bytes(field).count(b":") for field in frame.listed)
         try:
             if frame.frames is not UNSET:
                 self._frames(frame.frames)
@@ -159,8 +176,8 @@ class _Counter:
         return _tally.left >= 0 and _tally.messages >= 0
 
 
-_json = _Counter(msgspec.json.Decoder, _JsonMessage, _json_receipts)
-_msgpack = _Counter(msgspec.msgpack.Decoder, _MsgpackMessage, _msgpack_size)
+_json = _Counter(msgspec.json.Decoder, _JsonFrame, _JsonMessage, _json_receipts)
+_msgpack = _Counter(msgspec.msgpack.Decoder, _Frame, _MsgpackMessage, _msgpack_size)
 
 
 def check_json_parts(data: bytes) -> None:

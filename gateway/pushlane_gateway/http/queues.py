@@ -51,7 +51,7 @@ from pushlane_gateway.http.objects import (
 
 ANY: tuple[Action, ...] = ("publish", "consume", "manage")
 MERGES = 5
-"""How often a PATCH without a version is tried when others change the queue at the same time."""
+"""How often a change without a version is tried when others change the queue at the same time."""
 
 _TAG = re.compile(r'(?:W/)?"([1-9][0-9]{0,15})"')
 
@@ -80,19 +80,28 @@ async def put(call: Call) -> Response:
     _check_name(call, body.name)
     version = _version(call, body.version)
     must_be_new = _must_be_new(call)
-    row = await _existing(call, call.queue)
+    for again in reversed(range(MERGES)):
+        row = await _existing(call, call.queue)
+        if row is None and (version is not None or call.header("if-match") is not None):
+            raise Conflict(f"there is no queue {call.queue}")
+        if row is not None and must_be_new:
+            raise Conflict(f"queue {call.queue} exists")
+        try:
+            return await _put(call, body, row, version)
+        except Conflict:
+            if version is not None or must_be_new or not again:
+                raise
+    raise AssertionError
+
+
+async def _put(call: Call, body: Any, row: QueueRow | None, version: int | None) -> Response:
+    """Raises Conflict when the queue was changed since its row was read."""
     config = config_of(body, None if row is None else row.config)
     _check_target(call, config, None if row is None else row.config)
     if row is None:
-        if version is not None or call.header("if-match") is not None:
-            raise Conflict(f"there is no queue {call.queue}")
-        try:
-            return _show(call, await _dispatcher(call).create(call.tenant, call.queue, config), 201)
-        except Conflict:
-            if must_be_new:
-                raise
-    elif must_be_new:
-        raise Conflict(f"queue {call.queue} exists")
+        return _show(call, await _dispatcher(call).create(call.tenant, call.queue, config), 201)
+    if body.paused is None:
+        version = version or row.version  # else it would undo a pause of just now
     return _show(call, await _update(call, config, version))
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pushlane_storage.interface import QueueExists
+from pushlane_storage.queue import QueueConfig, QueueRow
 from tests.dispatcher.rig import ScriptedStore, fail
 from tests.gateway.http.rig import Rig, rig
 
@@ -53,6 +55,29 @@ async def test_ensure_leaves_one_alone_that_is_there() -> None:
         made = await declare(r, max_attempts=3)
         answer = await declare(r, ensure=True, max_attempts=5)
         assert (answer.status, answer.json) == (200, made.json)
+
+
+async def test_a_put_that_meets_a_pause_leaves_it_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue's row is read, then somebody pauses it, then the PUT is written."""
+    async with rig() as r:
+        await r.queue()
+        real, pauses = r.dispatcher.update, iter([True])
+
+        async def late(
+            tenant: str, name: str, config: QueueConfig, version: int | None
+        ) -> QueueRow:
+            if next(pauses, False):
+                row = await r.dispatcher.get(tenant, name)
+                await real(tenant, name, msgspec.structs.replace(row.config, paused=True))
+            return await real(tenant, name, config, version)
+
+        monkeypatch.setattr(r.dispatcher, "update", late)
+        found = (await r.put(Q, {"max_attempts": 7})).json
+        assert (found["paused"], found["max_attempts"], found["version"]) == (True, 7, 3)
+        pauses = iter([True])
+        assert (await r.put(Q, {"paused": False})).json["paused"] is False  # it said so
+        pauses = iter([True])
+        assert (await r.put(Q, {"version": 5})).fault == (409, "conflict")
 
 
 async def test_no_declaration_resumes_a_paused_queue() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
@@ -57,7 +58,10 @@ def test_a_body_is_written_at_the_call() -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("wrap", [lambda n: n, lambda n: [None, n], lambda n: {"a": (Point(n),)}])
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda n: n, lambda n: [None, n], lambda n: {"a": (Point(n),)}, lambda n: {n}],
+)
 def test_numbers_without_a_json_form_are_refused(number: float, wrap: Any) -> None:
     with pytest.raises(BadRequest, match="JSON"):
         make_message(Item(body=wrap(number)))
@@ -71,12 +75,20 @@ def test_numbers_without_a_json_form_are_refused(number: float, wrap: Any) -> No
         ("null", b'"null"'),
         (Point(2.0), b'{"x":2.0,"name":null}'),
         (Raw(b" null"), b" null"),
+        (Point(Raw(b"null")), b'{"x":null,"name":null}'),
         ({"a": Raw(b"null")}, b'{"a":null}'),
         (datetime(2026, 1, 1, tzinfo=UTC), b'"2026-01-01T00:00:00Z"'),
     ],
 )
 def test_null_is_null(body: object, text: bytes) -> None:
     assert make_message(Item(body=body)).body == Raw(text)
+
+
+def test_a_plain_body_is_not_converted_to_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That would take six times as long as to write it."""
+    monkeypatch.delattr(msgspec, "to_builtins")
+    body = {"a": None, "b": [1, 1.5, True, "null", (None,)], "c": {"d": Raw(b"null")}}
+    assert make_message(Item(body=body)).body == Raw(msgspec.json.encode(body))
 
 
 @pytest.mark.parametrize("body", [b"x", bytearray(b"x"), memoryview(b"x")])

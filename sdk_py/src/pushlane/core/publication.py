@@ -10,8 +10,8 @@ form, and bytes in place of a body. So are fields that no message has.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -35,6 +35,8 @@ _WORST_ESCAPE = 6
 _ENCODER = msgspec.json.Encoder()
 _NULL = b"null"
 """What msgspec writes for NaN, too."""
+_PLAIN = (str, int, Raw)
+"""What holds no float."""
 _BYTES = (bytes, bytearray, memoryview)
 _TEXTS = ("key", "dedup")
 _NUMBERS = ("priority", "delay_ms", "ttl_ms", "event_at")
@@ -135,16 +137,32 @@ def _written(body: Any) -> Raw:
         raise BadRequest(f"body is {_kind(body)}: use data= for bytes")
     try:
         text = _ENCODER.encode(body)
-        if _NULL in text and not isinstance(body, Raw):
-            plain = msgspec.to_builtins(body, str_keys=True, enc_hook=_of_raw)
-            json.dumps(plain, allow_nan=False)
+        if _NULL in text:
+            _check_numbers(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as fault:
         raise BadRequest(f"body can't be written as JSON: {fault}") from fault
     return Raw(text)
 
 
+def _check_numbers(value: Any) -> None:
+    """Raise ValueError where a float is no number, which msgspec writes as null."""
+    if value is None or isinstance(value, _PLAIN):
+        return
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError(f"{value} is not a number in JSON")
+    elif isinstance(value, dict):
+        for one in value.values():
+            _check_numbers(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _check_numbers(one)
+    else:  # what is made of these: a struct, a set; or becomes a text, as a date does
+        _check_numbers(msgspec.to_builtins(value, str_keys=True, enc_hook=_of_raw))
+
+
 def _of_raw(_: object) -> None:
-    """In place of a Raw inside a body, the one thing that can be written and is no builtin."""
+    """In place of a Raw inside a struct, the one thing that can be written and is no builtin."""
 
 
 def _check_options(item: Fields) -> None:

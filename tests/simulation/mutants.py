@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from pushlane_dispatcher.clock import Clock
-from pushlane_dispatcher.core import consumers, departures, recovery, restore
+from pushlane_dispatcher.core import consumers, recovery, restore
 from pushlane_dispatcher.core.bodies import Bodies
 from pushlane_dispatcher.core.consumers import Consumers
 from pushlane_dispatcher.core.dedup import Dedup
@@ -521,7 +521,7 @@ def permits_back_from_backoff_are_not_said() -> list[tuple[Any, str, Any]]:
     ]
 
 
-@plant("stalled", "drain", seed=163)
+@plant("stalled", "drain", seed=681, among=lambda world: world.shards > 1)
 def a_permit_that_nobody_needs_stays_where_it_is() -> list[tuple[Any, str, Any]]:
     speak = Starving.speak
 
@@ -572,7 +572,7 @@ def transfer_settles_before_it_appends() -> list[tuple[Any, str, Any]]:
 
 @plant("drain")
 def refused_messages_stay_on_their_way() -> list[tuple[Any, str, Any]]:
-    return [(departures, "_for_good", lambda error, late: False)]
+    return [(Departures, "_for_good", lambda self, entry, error, late: False)]
 
 
 @plant("key_order", seed=56)

@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -19,11 +19,14 @@ def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
 
 def _take(path: Path, how: int) -> int:
     while True:
-        held = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(held, how)
-        if path.exists() and os.path.samestat(os.fstat(held), path.stat()):
-            return held
-        os.close(held)  # it was removed while we waited
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # the folder was removed just now
+            held = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(held, how)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(held), path.stat()):
+                    return held
+            os.close(held)  # it was removed while we waited
 
 
 def is_held(path: Path) -> bool:

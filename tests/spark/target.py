@@ -31,3 +31,11 @@ def create(url: str, queue: str, **config: Any) -> None:
             await client.queues.create(queue, **config)
 
     asyncio.run(make())
+
+
+def update(url: str, queue: str, **config: Any) -> None:
+    async def change() -> None:
+        async with pushlane.connect(url) as client:
+            await client.queues.update(queue, **config)
+
+    asyncio.run(change())

@@ -32,8 +32,8 @@ def test_equal_rows_are_counted() -> None:
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
-        ({}, "exactly one of them"),
-        ({"body": "1", "data": b""}, "exactly one of them"),
+        ({}, "exactly one of body and data"),
+        ({"body": "1", "data": b""}, "exactly one of body and data"),
         ({"body": "{"}, "JSON"),
         ({"body": "[" * 600 + "]" * 600}, "nested deeper than"),
         ({"body": "1", "headers": [("a", None)]}, "a header's value is null"),

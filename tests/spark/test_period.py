@@ -34,5 +34,5 @@ def test_whole_windows_and_parts() -> None:
 
 def test_no_time_at_all() -> None:
     for until in (MIDNIGHT, MIDNIGHT - timedelta(hours=1)):
-        with pytest.raises(PeriodUnfit, match="give since before until"):
+        with pytest.raises(PeriodUnfit, match="since must be before until"):
             minutes_between(MIDNIGHT, until)

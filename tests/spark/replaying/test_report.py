@@ -15,7 +15,7 @@ from pushlane import testing
 from pushlane_spark.errors import BookmarkUnfit, PublishFailed, QueueUnknown, WindowTooShort
 from pushlane_spark.replaying.report import ReplayReport, run
 from tests.spark.replaying.archives import BEGAN, Kept, write_archive
-from tests.spark.target import create, messages_in
+from tests.spark.target import create, messages_in, update
 
 KEPT = [
     # The clock of shard 0 goes back: its order is that of seq all the same.
@@ -113,7 +113,7 @@ def test_going_on(spark: SparkSession, archive: str, url: str, tmp_path: Path) -
     with pytest.raises(PublishFailed, match="queue_full"):
         replay(spark, archive, url, "small", **options)
     assert len(messages_in(url, "small")) == 64
-    create(url, "small", dedup_window_ms=0)
+    update(url, "small", max_messages=None)
     report = replay(spark, archive, url, "small", **options)
     assert (report.done_before, report.stored) == (60, ENDED - 60)
     # Four of the batch that was under way are there twice: nobody knew them.

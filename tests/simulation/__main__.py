@@ -26,7 +26,7 @@ from tests.simulation.run import Outcome, simulate
 from tests.simulation.tables import ALL, KINDS, StoreKind
 
 SEEDS: dict[StoreKind, int] = {"memory": 2_000, "sqlite": 500, "cassandra": 200}
-LEAST_FAULTS: dict[StoreKind, int] = {"memory": 200, "sqlite": 200, "cassandra": 20}
+LEAST_FAULTS: dict[StoreKind, int] = {"memory": 200, "sqlite": 200, "cassandra": 5}
 """Every kind of fault must strike this often in a full run, or it was not tested."""
 FAULTS = (
     *(

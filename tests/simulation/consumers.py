@@ -180,10 +180,10 @@ class Consumer(Client):
     def _detached(
         self, conn: Connection, fan: Fan, left: list[tuple[Runner, Subscription]], broken: bool
     ) -> None:
-        here = fan.node is conn.node
-        if here and self.conn is not None and self.fan is fan:
-            return  # it is back
-        if here and broken:
+        back = self.conn is not None and self.fan is fan
+        if back and fan.node is conn.node:
+            return
+        if broken and not back:
             self.world.record(history.Detach(self.world.now, fan.label))
         for runner, sub in left:
             known = runner.shard.consumers.subscriptions.get(sub.prefix) is sub
@@ -384,7 +384,7 @@ class Consumer(Client):
             self.fed = self.world.now
         if hungry and self.world.now - since >= IDLE_MS:
             self.world.record(
-                history.Idle(self.world.now, fan.label, fan.queue, since, 2 * self.world.farthest)
+                history.Idle(self.world.now, fan.label, fan.queue, since, 3 * self.world.farthest)
             )
 
     def _confuse(self) -> None:

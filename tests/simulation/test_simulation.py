@@ -45,6 +45,7 @@ REPLICATED_REGRESSIONS = {
     156347386538: "the witness told of a segment behind a gap, which never counted",
     1078: "who was paused while a queue was deleted answered repeats from memory when it was back",
     2455: "the same",
+    75: "the checker did not know who had the grants of an owner that was none any more",
     116: "a server was not told that a client had left it for another: it went on granting to it",
     1143: "a client acked numbers of its last subscription under the next, which had not come yet",
 }

@@ -290,7 +290,8 @@ class Ledger:
         """The newest grant is over: its receipt settles nothing from now on."""
         m.out = False
         m.doubt = 0
-        m.breaks += not m.started and m.holder in self.away
+        # Who was granted it by an owner that was none any more is not known: it may be away.
+        m.breaks += not m.started and (not m.holder or m.holder in self.away)
         if self.receipts.get(m.receipt) is m:
             del self.receipts[m.receipt]
         if m.sub is not None:

@@ -138,8 +138,8 @@ class Departures:
 
     def fetched(self, entries: Sequence[Entry]) -> set[Entry]:
         """Bodies were read again, or not found. Which were for messages that are to go?"""
-        mine = {entry for entry in entries if entry in self._bodiless}
-        for entry in mine:
+        mine = [entry for entry in entries if entry in self._bodiless]
+        for entry in mine:  # in their order: a set's order is another one in every run
             line = self._bodiless.pop(entry)
             self._flying -= 1
             line.bodiless -= 1
@@ -147,7 +147,7 @@ class Departures:
                 line.waiting.remove(entry)  # it ends here: the store has lost it
             if not line.bodiless:
                 self._go_on(line)
-        return mine
+        return set(mine)
 
     def pump(self, now: int, wall: int) -> None:
         """Send off what can go."""

@@ -5,7 +5,7 @@
 Tests with real servers, browsers and clocks fail now and then when the machine stands still at the
 wrong moment. What fails because it is wrong fails again: so each test that failed must pass N times
 (3) in a row with nothing beside it, or the run has failed. Those that do are named as unsteady, for
-somebody to mend. With more than a few failures there is no second chance.
+somebody to fix. With more than a few failures there is no second chance.
 """
 
 from __future__ import annotations

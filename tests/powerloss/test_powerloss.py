@@ -76,7 +76,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "synchronous-off": LOST + GONE + MALFORMED,
     "synchronous-normal": LOST + GONE,  # the commit of a creation can be the lost one
     "no-folder-sync": GONE,
-    "early-published": ("ack_before_durable",),
+    "early-published": ("ack_before_durable", "lost: "),  # lost if it was granted, too
     "early-settled": ("grant_after_ack", "confirmed_settle_lost"),
     "wal-unsynced": LOST + GONE + MALFORMED,
     "database-unsynced": LOST + GONE + MALFORMED,

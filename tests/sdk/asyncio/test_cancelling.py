@@ -233,6 +233,7 @@ async def test_one_who_waits_for_room_cancelled_while_a_close_times_out() -> Non
     async with fake_server() as fake:
         settings = pushlane.Settings(waiting_messages=1)
         client = await pushlane.connect(fake.url, settings=settings)
+        fake.reject = 503
         await fake.cut()
         publishing = [asyncio.create_task(client.publish("q", n)) for n in range(3)]
         await asyncio.sleep(0.01)
@@ -252,6 +253,7 @@ async def test_many_publishes_that_are_cancelled_leave_no_error_behind() -> None
     asyncio.get_running_loop().set_exception_handler(lambda _, context: forgotten.append(context))
     async with fake_server() as fake:
         client = await pushlane.connect(fake.url, settings=pushlane.Settings(waiting_messages=3))
+        fake.reject = 503
         await fake.cut()
         publishing = asyncio.create_task(client.publish_many("q", range(10)))
         await asyncio.sleep(0.01)

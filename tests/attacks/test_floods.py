@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.attacks.flood import KINDS
-from tests.attacks.victim import Neighbour
+from tests.attacks.victim import Neighbour, make_key
 from tests.gateway.process import serving
 
 TRIES = 5
@@ -44,8 +44,27 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("connections", [1, 50])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_neighbour_hardly_notices(url: str, kind: str, connections: int) -> None:
+    assert_hardly_notices(Neighbour(url), url, kind, connections)
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A server that asks for keys, and one."""
+    folder = tmp_path_factory.mktemp("keyed")
+    key = make_key(folder)
+    with serving(folder) as process:
+        yield process.url, key
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nor_does_one_with_a_key(keyed: tuple[str, str], kind: str) -> None:
+    """To the attackers nobody says welcome."""
+    url, key = keyed
+    assert_hardly_notices(Neighbour(url, key), url, kind, 50)
+
+
+def assert_hardly_notices(neighbour: Neighbour, url: str, kind: str, connections: int) -> None:
     found = []
-    neighbour = Neighbour(url)
     for _ in range(TRIES):
         quiet = neighbour.p99()
         with flooding(url, kind, connections):

@@ -1,6 +1,7 @@
 """Attacks on memory: what a server keeps for those it doesn't know is bounded, and given back.
 
-The server asks nobody for a key, so everything counts as unknown: the hardest case.
+Most attacks need no hello. They run against two servers: one that asks nobody for a key, so that
+everything counts as unknown, and one that asks everybody.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.attacks import raw
-from tests.attacks.victim import MIB, Memory, Neighbour
+from tests.attacks.victim import MIB, Memory, Neighbour, make_key
 from tests.gateway.process import Process, serving
 
 GROWS = 100.0
@@ -30,11 +31,15 @@ PART = b"x" * (LARGE - 1024)
 HELLO = raw.frame(raw.TEXT, raw.HELLO)
 
 
+on_both = pytest.mark.parametrize("keyed", [False, True], ids=["open", "keyed"])
+
+
 @contextmanager
-def attacked(folder: Path) -> Iterator[Process]:
+def attacked(folder: Path, keyed: bool = False) -> Iterator[Process]:
     """A server that serves others afterwards, has not grown much, and has given it back."""
+    key = make_key(folder) if keyed else ""
     with serving(folder) as process:
-        neighbour = Neighbour(process.url)
+        neighbour = Neighbour(process.url, key)
         neighbour.publish()
         memory = Memory(process)
         yield process
@@ -44,8 +49,9 @@ def attacked(folder: Path) -> Iterator[Process]:
         assert memory.falls_below(KEPT, GIVEN_BACK_S), memory.grown()
 
 
-def test_partial_frames_of_clients_that_leave(tmp_path: Path) -> None:
-    with attacked(tmp_path) as process:
+@on_both
+def test_partial_frames_of_clients_that_leave(tmp_path: Path, keyed: bool) -> None:
+    with attacked(tmp_path, keyed) as process:
         for _ in range(100):
             head = raw.frame_head(raw.TEXT, LARGE)
             raw.websocket(process.url, head, PART[: 256 * 1024]).close()
@@ -58,10 +64,10 @@ def test_partial_frames_after_a_hello_of_clients_that_leave(tmp_path: Path) -> N
             sock.close()
 
 
-@pytest.mark.parametrize("welcomed", [False, True])
-def test_partial_frames_that_stay(tmp_path: Path, welcomed: bool) -> None:
+@pytest.mark.parametrize(("welcomed", "keyed"), [(False, False), (False, True), (True, False)])
+def test_partial_frames_that_stay(tmp_path: Path, welcomed: bool, keyed: bool) -> None:
     first = [HELLO] if welcomed else []
-    with attacked(tmp_path) as process:
+    with attacked(tmp_path, keyed) as process:
         held = [
             raw.websocket(process.url, *first, raw.frame_head(raw.TEXT, LARGE), PART)
             for _ in range(100)
@@ -69,37 +75,42 @@ def test_partial_frames_that_stay(tmp_path: Path, welcomed: bool) -> None:
         close_all(held)
 
 
-def test_frames_just_below_the_limit_before_a_hello(tmp_path: Path) -> None:
-    with attacked(tmp_path) as process:
+@on_both
+def test_frames_just_below_the_limit_before_a_hello(tmp_path: Path, keyed: bool) -> None:
+    with attacked(tmp_path, keyed) as process:
         head, part = raw.frame_head(raw.TEXT, 65_000), b"x" * 64_000
         close_all([raw.websocket(process.url, head, part) for _ in range(900)])
 
 
 @pytest.mark.parametrize("path", ["/v1/pipe", "/v1/queues/q/messages"])
-def test_bodies_that_never_end(tmp_path: Path, path: str) -> None:
-    with attacked(tmp_path) as process:
+@on_both
+def test_bodies_that_never_end(tmp_path: Path, path: str, keyed: bool) -> None:
+    with attacked(tmp_path, keyed) as process:
         close_all([raw.post(process.url, path, LARGE, PART) for _ in range(100)])
 
 
-def test_heads_that_never_end(tmp_path: Path) -> None:
-    with attacked(tmp_path) as process:
+@on_both
+def test_heads_that_never_end(tmp_path: Path, keyed: bool) -> None:
+    with attacked(tmp_path, keyed) as process:
         held = [raw.connect(process.url) for _ in range(900)]
         for sock in held:
             raw.send(sock, b"GET / HTTP/1.1\r\nX: " + b"x" * 16_000)
         close_all(held)
 
 
-def test_heads_whose_bodies_do_not_come(tmp_path: Path) -> None:
-    with attacked(tmp_path) as process:
+@on_both
+def test_heads_whose_bodies_do_not_come(tmp_path: Path, keyed: bool) -> None:
+    with attacked(tmp_path, keyed) as process:
         header = b"X: " + b"x" * 15_000
         held = [raw.post(process.url, "/v1/pipe", 100, b"", header) for _ in range(900)]
         close_all(held)
 
 
-def test_readers_that_take_nothing(tmp_path: Path) -> None:
+@on_both
+def test_readers_that_take_nothing(tmp_path: Path, keyed: bool) -> None:
     """Of a page of 100 KB each, again and again: more than the kernel takes for them."""
     request = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    with attacked(tmp_path) as process:
+    with attacked(tmp_path, keyed) as process:
         memory = Memory(process)
         held = [raw.connect(process.url) for _ in range(300)]
         for sock in held:

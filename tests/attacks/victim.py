@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 from tests.attacks import raw
-from tests.gateway.process import Process
+from tests.gateway.process import Process, environment
 
 MIB = 1024 * 1024
 
@@ -41,11 +43,23 @@ class Memory:
         raise AssertionError(f"no {name}")
 
 
+def make_key(folder: Path) -> str:
+    """A key for the server that will run here: from now on everybody needs one."""
+    main = "from pushlane.cli import main; main()"
+    command = [sys.executable, "-c", main, "token", "create", "neighbour", "--allow", "admin:*"]
+    made = subprocess.run(
+        [*command, "--data", str(folder / "data")],
+        env=environment(), stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    return made.stdout.strip()
+
+
 class Neighbour:
     """A client with nothing special: it publishes, and waits for the answer each time."""
 
-    def __init__(self, url: str) -> None:
-        self._sock = raw.websocket(url, raw.frame(raw.TEXT, raw.HELLO))
+    def __init__(self, url: str, key: str = "") -> None:
+        hello = b'{"op":"hello","token":"%b"}' % key.encode() if key else raw.HELLO
+        self._sock = raw.websocket(url, raw.frame(raw.TEXT, hello))
         assert b"welcome" in raw.hear(self._sock)
         self._id = 0
 

@@ -1,6 +1,8 @@
 /** What the driver and its connections know of each other. */
 
 import type { Loss } from "../core/shell.js";
+import type { PushlaneError } from "../wire/errors.js";
+import { ask } from "./http.js";
 
 /** One link to the server, whatever carries it. */
 export interface Connection {
@@ -19,6 +21,22 @@ export interface Listener {
 }
 
 const LOOK_MS = 3000;
+const FORBIDDEN = 403;
+
+/**
+ * The error that pages of this origin get from this server, if it refuses them.
+ *
+ * Of a refused handshake a browser only says that it failed. Over HTTP the server tells a page why.
+ */
+export async function refusal(base: string): Promise<Loss | undefined> {
+  try {
+    await ask("GET", `${base}/v1/limits`, undefined, undefined, LOOK_MS);
+  } catch (cause) {
+    const error = cause as PushlaneError;
+    if (error.code === "forbidden") return { refused: FORBIDDEN, error };
+  }
+  return undefined;
+}
 
 /**
  * What a handshake without an answer says of WebSockets.

@@ -149,6 +149,24 @@ test("tokens that run out are renewed", async () => {
   await page.waitForFunction((all) => new Set(got).size === all, count);
 });
 
+test("a page whose origin is refused is told so, whatever it connects with", async () => {
+  const own = await new Server().start();
+  onTestFinished(() => own.close());
+  await own.makeKey(); // from now on origins have to be listed
+  const page = await site.open();
+  for (const transport of ["auto", "ws", "poll"] as const) {
+    const told = await page.evaluate(
+      ([url, how]) =>
+        pushlane.connect(url, { transport: how, token: "any" }).then(
+          () => "connected",
+          (error) => `${error.code}: ${error.message}`,
+        ),
+      [own.url, transport] as const,
+    );
+    expect(told).toMatch(/^forbidden: .*auth\.allowed_origins/);
+  }
+});
+
 test("the server is killed and restarted: the page goes on", async () => {
   const own = await new Server().start();
   onTestFinished(() => own.close());

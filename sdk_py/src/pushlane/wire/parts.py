@@ -4,7 +4,8 @@ A part is a message, a header, a receipt, a frame in a pipe's request, a field o
 An empty message is one byte of MessagePack and three of JSON, but a hundred bytes in memory: four
 megabytes of them would be four hundred. So a frame over `COUNTED_BYTES` may have one part for every
 `PART_BYTES`, which ordinary ones are far from: a receipt alone has more. Smaller frames are not
-counted: what they can cost is little.
+counted: ten thousand numbers, which anybody may publish at once, have 14 bytes each, and the worst
+that such a frame can cost is ten megabytes while it is decoded.
 
 msgspec skips what nobody asks for at some gigabytes a second, without making an object of it. So
 this decodes the frame into hollow types that count themselves, and stops at the first part too
@@ -25,7 +26,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, ValidationError
 from .limits import LIMITS
 
 COUNTED_BYTES = 256 * 1024
-"""Frames up to this are not counted: a thousand messages of 200 bytes are less."""
+"""Frames up to this are not counted: ten thousand numbers are less."""
 PART_BYTES = 16
 """A larger one has no more than a part for every so many bytes."""
 UNSEEN_BYTES = 64 * 1024

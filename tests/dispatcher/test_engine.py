@@ -9,6 +9,7 @@ import trio
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.effects import Run, SettleTicket
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.stop import Stop
 from pushlane_storage.interface import Store
@@ -80,10 +81,10 @@ class Steps:
 
     @asynccontextmanager
     async def serve(
-        self, store: Store | None = None
+        self, store: Store | None = None, settings: Settings | None = None
     ) -> AsyncIterator[tuple[Dispatcher, ShardRunner]]:
-        clock = Clock(self.system)
-        async with open_dispatcher(store or memory_store(), clock=clock) as dispatcher:
+        store, clock = store or memory_store(), Clock(self.system)
+        async with open_dispatcher(store, clock=clock, settings=settings) as dispatcher:
             queue = await dispatcher.open(TENANT, "q", create=True)
             yield dispatcher, queue.runners[0]
 
@@ -105,6 +106,28 @@ async def test_delays_and_ttls_take_their_time_whatever_is_done_to_the_clock(ste
         assert (runner.stats().ready, runner.stats().expired) == (2, 0)
         await trio.sleep(2)
         assert (runner.stats().ready, runner.stats().leaving) == (1, 0)
+
+
+@pytest.mark.parametrize("step", [-3_600, 7_200])
+@pytest.mark.parametrize("when", ["long before", "before", "after"])
+async def test_a_nack_s_delay_takes_its_time_whatever_is_done_to_the_clock(
+    step: float, when: str
+) -> None:
+    world = Steps()
+    async with world.serve(settings=Settings(clock_ms=100)) as (_, runner):
+        consumer = Consumer(runner)
+        await runner.publish([message()])
+        await consumer.got(1)
+        if when != "after":
+            world.skew = step
+        if when == "long before":
+            await trio.sleep(1)  # meanwhile everybody looks at the clock
+        since = trio.current_time()
+        await consumer.nack(delay_ms=1_000)
+        world.skew = step
+        with trio.fail_after(60):
+            await consumer.got(2)
+        assert trio.current_time() - since == pytest.approx(1, abs=0.02)
 
 
 async def test_a_clock_that_was_set_is_told_and_pauses_what_only_it_can_judge() -> None:

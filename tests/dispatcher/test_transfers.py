@@ -65,6 +65,26 @@ async def test_an_error_of_the_target_is_an_answer_for_all(error: PushlaneError)
     assert transfers.numbers() == numbers
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (NotFound("there is no queue to"), "can't go to queue to of t: there is no queue to"),
+        (QueueFull("the queue is full"), "can't go to queue to of t now: the queue is full"),
+    ],
+)
+async def test_the_log_says_where_messages_can_t_go_and_why(
+    caplog: pytest.LogCaptureFixture, error: PushlaneError, text: str
+) -> None:
+    target = Target()
+    transfers = Transfers(target.publish, target.ensure, 1_000)
+    await transfers.of("t")("to", letters(b"1", b"2"))
+    assert caplog.messages == [], "nothing is said of those that arrive"
+    target.error = error
+    await transfers.of("t")("to", letters(b"1", b"2"))
+    assert caplog.messages == [f"2 messages {text}"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
 async def test_dead_letters_make_their_queue() -> None:
     target = Target()
     transfers = Transfers(target.publish, target.ensure, 1_000)

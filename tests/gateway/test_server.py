@@ -25,6 +25,7 @@ from pushlane.wire.frames import (
     ErrorFrame,
     Goaway,
     Hello,
+    Nack,
     Publish,
     Published,
     PublishMessage,
@@ -41,6 +42,7 @@ from pushlane_gateway.configuration.errors import ConfigurationError
 from pushlane_gateway.configuration.load import load
 from pushlane_gateway.server import Server, open_server
 from pushlane_gateway.session.settings import SessionSettings
+from pushlane_storage.queue import QueueConfig
 
 F = TypeVar("F")
 BODY = msgspec.Raw(b'"%s"' % (b"x" * 10_000))
@@ -272,3 +274,32 @@ async def test_sessions_and_shards_go_by_the_configuration(tmp_path: Path) -> No
         assert server.dispatcher._tools.bounds.credit == 20_000
         names = {metric.name for metric in server.metrics.collect()}
         assert {"pushlane_open_shards", "pushlane_store_commits", "pushlane_clock_doubted"} <= names
+
+
+async def test_metrics_say_what_windows_and_transfers_do_while_a_queue_is_open() -> None:
+    async def numbers() -> list[float]:
+        """Of what is full, of what a key left to the store, of what another queue refused."""
+        status, text = await get(server, "/metrics")
+        assert status == 200
+        lines = dict(line.rsplit(" ", 1) for line in text.decode().splitlines())
+        names = "window_retrying_full", "window_blocked_stored", "transfers_refused"
+        return [float(lines[f"pushlane_{name}"]) for name in names]
+
+    async with (
+        serving("shard.key_positions=1", "shard.retrying=1") as server,
+        client(server) as it,
+    ):
+        assert await numbers() == [0, 0, 0]
+        await server.dispatcher.ensure("default", "small", QueueConfig(max_message_bytes=1))
+        await server.dispatcher.ensure("default", "q", QueueConfig(dead_letter="small"))
+        await it.say(Hello(), Publish(1, "q", [PublishMessage(data=b"12", key="k")] * 3))
+        await it.hear_a(Welcome)
+        await it.hear_a(Published)
+        assert await numbers() == [0, 1, 0]
+        await it.say(Subscribe(2, "q", 1))
+        await it.hear_a(Subscribed)
+        (found,) = (await it.hear_a(Deliver)).messages
+        await it.say(Nack(1, [found.receipt or ""], dead=True))
+        with trio.fail_after(30):
+            while await numbers() != [1, 1, 1]:  # noqa: ASYNC110
+                await trio.sleep(0.05)

@@ -1,8 +1,11 @@
 """Cancelling a delayed message: wherever it stands, it ends once and for all."""
 
+from heapq import heapify
+
 import pytest
 
 from pushlane.wire.errors import Conflict, NotFound
+from pushlane_dispatcher.core import delays
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Page, Schedule, Settle, SettleTicket
 from pushlane_storage.queue import QueueConfig
@@ -161,3 +164,31 @@ def test_what_is_not_there() -> None:
     for lane, strange in ((7, seq), (LANE, seq + 1)):
         with pytest.raises(NotFound):
             cancel(rig, strange, lane)
+
+
+def test_many_cancels_do_not_sort_what_is_left_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    consumer = rig.subscribe(1_000)
+    dues = {f"{number:03}": rig.wall + 1_000 + number for number in range(1_000)}
+    messages = [rig.message(body, not_before=due) for body, due in reversed(dues.items())]
+    seqs = dict(zip(reversed(dues), rig.send(messages).seqs, strict=True))
+    sorted_again: list[int] = []
+
+    def counted(heap: list[delays.Item]) -> None:
+        sorted_again.append(len(heap))
+        heapify(heap)
+
+    monkeypatch.setattr(delays, "heapify", counted)
+    kept = [body for body in dues if body.endswith("0")]
+    ended = [body for body in dues if body not in kept]
+    for body in ended[:400]:
+        rig.shard.cancel(LANE, seqs[body], dues[body], SettleTicket(), rig.now)
+    rig.run()
+    assert (rig.stats.delayed, sorted_again) == (600, [])
+    for body in ended[400:]:
+        rig.shard.cancel(LANE, seqs[body], dues[body], SettleTicket(), rig.now)
+    rig.run()
+    assert rig.stats.delayed == 100
+    assert 1 <= len(sorted_again) <= 4, "each time that half of them are gone"
+    rig.wait(2_000)
+    assert consumer.bodies == kept

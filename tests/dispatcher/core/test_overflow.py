@@ -1,5 +1,6 @@
 """Overflow: what a full queue does with a publish."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from pushlane.wire.errors import NotFound, QueueFull
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Append, Page, PublishTicket, Settle, Transfer
+from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.core.life import State
 from pushlane_storage.queue import Overflow as Policy
 from pushlane_storage.queue import QueueConfig
@@ -256,6 +259,75 @@ def test_each_publish_drops_a_few_and_no_more() -> None:
     before = rig.shard.life.counts[State.ENDING]
     rig.shard.publish([rig.message("new")], rig.now)
     assert rig.shard.life.counts[State.ENDING] - before == SMALL.dropped_messages
+
+
+class Walked(dict[int, Entry]):
+    """The messages of a lane; counts those that somebody goes through."""
+
+    count = 0
+
+    def values(self) -> Any:
+        self.count += len(self)
+        return super().values()
+
+
+def looks(rig: Rig, publishes: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Publish one by one: at how many messages the shard looks, to find those that can go."""
+    calls: Counter[str] = Counter()
+
+    def counted(name: str) -> Any:
+        real = getattr(Lane, name)
+
+        def count(*args: Any) -> Any:
+            calls[name] += 1
+            return real(*args)
+
+        return count
+
+    lane = rig.shard.window.lanes[LANE]
+    entries = lane.entries = Walked(lane.entries)
+    with monkeypatch.context() as patch:
+        for name in ("head", "take", "put_back"):
+            patch.setattr(Lane, name, counted(name))
+        for number in range(publishes):
+            rig.shard.publish([rig.message(f"new {number:04}")], rig.now)
+            rig.turn()
+    return entries.count + calls.total()
+
+
+WIDE = Bounds(window_messages=200, page_messages=100, segment_messages=50)
+
+
+def test_a_lowered_limit_does_not_make_each_publish_look_at_the_whole_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(QueueConfig(max_messages=1_000, overflow="drop_oldest"), WIDE)
+    rig.publish(*names(1_000))
+    rig.configure(max_messages=10)
+    rig.hold = {Settle, Page, Append}
+    assert looks(rig, 100, monkeypatch) <= 2 * WIDE.window_messages + 10 * 100
+    at_hand = rig.shard.life.counts[State.ENDING]
+    assert at_hand == WIDE.window_messages, "the rest goes as it comes in"
+    rig.hold = set()
+    rig.finish()
+    assert rig.subscribe(100).bodies == [f"new {number:04}" for number in range(90, 100)]
+
+
+@pytest.mark.parametrize(("limit", "refused", "dropped"), [(10, 100, 0), (1_050, 0, 50)])
+def test_a_window_full_of_leased_messages_is_not_searched_for_each_publish(
+    monkeypatch: pytest.MonkeyPatch, limit: int, refused: int, dropped: int
+) -> None:
+    rig = Rig(QueueConfig(max_messages=2_000, overflow="drop_oldest"), WIDE)
+    rig.subscribe(1_000)
+    rig.publish(*names(1_000))
+    assert (rig.stats.leased, rig.stats.ready) == (1_000, 0)
+    rig.configure(max_messages=limit)
+    rig.hold = {Append}
+    assert looks(rig, 100, monkeypatch) <= 10 * 100
+    rig.hold = set()
+    rig.finish()
+    assert sum(len(full(ticket)) for ticket in rig.published) == refused
+    assert (rig.stats.leased, rig.stats.dropped) == (1_000, dropped)
 
 
 def test_a_full_queue_takes_a_burst_that_is_longer_than_its_window() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ from pushlane.wire.frames import (
 )
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.engine import Engine
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard_runner import ShardRunner
 from pushlane_dispatcher.stop import Stop
@@ -158,6 +160,44 @@ async def test_scarce_credit_of_many_is_asked_for_one_by_one(
             free = [sub.credit for runner in queue.runners for sub in _subscriptions(runner)]
             assert sum(free) == 20
         assert calls < 40 * 6, "not each time of all of them"
+
+
+async def test_many_with_scarce_credit_and_nothing_to_do_cost_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with rig() as it:
+        await it.queue("q", shards=4)
+        producer = await it.client()
+        clients = [await it.client() for _ in range(50)]
+        subs = {client: await client.subscribe("q", credit=1) for client in clients}
+        await blocked()
+        calls: Counter[str] = Counter()
+
+        def counted(real: Callable[..., None]) -> Callable[..., None]:
+            def count(*args: Any) -> None:
+                calls[real.__name__] += 1
+                real(*args)
+
+            return count
+
+        monkeypatch.setattr(Engine, "pump", counted(Engine.pump))
+        monkeypatch.setattr(ShardRunner, "credit", counted(ShardRunner.credit))
+        await trio.sleep(60)
+        assert calls["pump"] <= 4 * 6, "at most a look at the clock every ten seconds"
+        assert calls["credit"] <= 10
+        await spread(producer, 8)
+        await blocked()
+        for client in [client for client in clients if unread(client)]:
+            (found,) = await client.deliver()
+            await client.ack(subs[client], found.receipt or "")
+        await blocked()
+        assert (await it.dispatcher.stats(TENANT, "q")).acked == 8
+        assert min(calls["pump"], calls["credit"]) > 0, "they are counted"
+        calls.clear()
+        await trio.sleep(60)
+        assert calls["pump"] <= 4 * 6
+        assert calls["credit"] <= 10
+        assert (await it.dispatcher.stats(TENANT, "q")).subscriptions == 50 * 4
 
 
 async def test_what_is_held_of_a_shard_that_is_away_counts() -> None:

@@ -1,11 +1,17 @@
-"""Plain English: the phrases of words.py are in no page, no error, no help and no demo."""
+"""Plain English: the phrases of words.py are in no page, no error, no help and no demo.
+
+Nor are they in what editors and other tools show of the SDKs and the API: docstrings, comments,
+descriptions.
+"""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,17 +22,22 @@ from tests.repo import ROOT
 RECORDS = {"CHANGELOG.md"}
 """What was written then stays as it was."""
 
+SDK = ROOT / "sdk_py" / "src"
+SDK_JS = ROOT / "sdk_js" / "src"
 SOURCES = sorted(
     path
-    for folder in ("sdk_py/src", "gateway", "dispatcher", "storage", "leases", "spark")
+    for folder in (SDK, "gateway", "dispatcher", "storage", "leases", "spark")
     for path in (ROOT / folder).rglob("*.py")
 )
 SCRIPTS = sorted(
     path
-    for folder in ("sdk_js/src", "sdk_js/demo")
+    for folder in (SDK_JS, "sdk_js/demo")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in (".ts", ".html") and "dist" not in path.parts
 )
+DOCUMENTS = [ROOT / "docs" / name for name in ("asyncapi.json", "openapi.json")]
+SHOWN = re.compile(r"/\*\*.*?\*/", re.DOTALL)
+"""A comment that editors show with the name behind it."""
 COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*", re.DOTALL)
 TEXT = re.compile(r"\"[^\"\n]+\"|`[^`]+`|>[^<>]+<")
 
@@ -38,7 +49,7 @@ def test_page(page: Path) -> None:
 
 
 def test_texts_of_the_code() -> None:
-    """Errors, logs, help: every text that is not a docstring; of commands these, too."""
+    """Errors, logs, help: every text that is not a docstring; of commands and SDK these, too."""
     bad = {name_of(path): found("\n".join(texts_of(path))) for path in SOURCES}
     assert {name: phrases for name, phrases in bad.items() if phrases} == {}
 
@@ -46,6 +57,40 @@ def test_texts_of_the_code() -> None:
 def test_texts_in_javascript() -> None:
     bad = {name_of(path): found(script_of(path)) for path in SCRIPTS}
     assert {name: phrases for name, phrases in bad.items() if phrases} == {}
+
+
+def test_comments_in_javascript() -> None:
+    sources = [path for path in SCRIPTS if path.is_relative_to(SDK_JS)]
+    bad = {name_of(path): found(comments_of(path)) for path in sources}
+    assert {name: phrases for name, phrases in bad.items() if phrases} == {}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_document(path: Path) -> None:
+    assert found("\n".join(strings_in(json.loads(path.read_text())))) == []
+
+
+def test_what_is_shown_is_looked_at() -> None:
+    setting = "How long `connect` goes on trying"
+    assert setting in "\n".join(texts_of(SDK / "pushlane" / "core" / "settings.py"))
+    assert setting in comments_of(SDK_JS / "core" / "settings.ts")
+    for path, summary in zip(DOCUMENTS, ("Messages are done.", "Publish messages."), strict=True):
+        assert summary in strings_in(json.loads(path.read_text()))
+
+
+def strings_in(node: Any) -> Iterator[str]:
+    """Every text of a document, down to its leaves."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, dict | list):
+        for part in node.values() if isinstance(node, dict) else node:
+            yield from strings_in(part)
+
+
+def comments_of(path: Path) -> str:
+    """The comments that editors show, without the stars before their lines."""
+    shown = "\n".join(SHOWN.findall(path.read_text()))
+    return re.sub(r"^\s*/?\*+/?", "", shown, flags=re.MULTILINE)
 
 
 def script_of(path: Path) -> str:
@@ -56,10 +101,11 @@ def script_of(path: Path) -> str:
 def texts_of(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text())
     is_help = path.parent.name == "commands" or path.stem.endswith("_command")
+    is_read = is_help or path.is_relative_to(SDK)
     docs = {
         id(node.value)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and not is_help
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and not is_read
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,10 @@ def environment() -> dict[str, str]:
 
 
 class Process:
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(
+        self, folder: Path, *flags: str, prepare: Callable[[], None] | None = None
+    ) -> None:
+        """`prepare` is called in the new process, before the server is."""
         self.errors = folder / "stderr.txt"
         with self.errors.open("ab") as errors:
             self.popen = subprocess.Popen(
@@ -30,6 +33,7 @@ class Process:
                 cwd=folder,
                 env=environment(),
                 text=True,
+                preexec_fn=prepare,
             )
         assert self.popen.stdout is not None
         line = self.popen.stdout.readline()
@@ -47,8 +51,10 @@ class Process:
 
 
 @contextmanager
-def serving(folder: Path, *flags: str) -> Iterator[Process]:
-    process = Process(folder, *flags)
+def serving(
+    folder: Path, *flags: str, prepare: Callable[[], None] | None = None
+) -> Iterator[Process]:
+    process = Process(folder, *flags, prepare=prepare)
     try:
         yield process
     finally:

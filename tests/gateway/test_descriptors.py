@@ -98,3 +98,14 @@ def test_a_hard_limit_that_is_too_low_is_told(
     assert asked == [(4_096, 4_096)]
     assert "only 4096 file descriptors are allowed (ulimit -n)" in caplog.text
     assert "raise the limit to 20256, or lower gateway.connections to 3840" in caplog.text
+
+
+def test_serve_tells_a_hard_limit_that_is_too_low(tmp_path: Path) -> None:
+    def prepare() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 512))
+
+    with serving(tmp_path, "--set", "gateway.connections=1000", prepare=prepare) as process:
+        assert resource.prlimit(process.popen.pid, resource.RLIMIT_NOFILE) == (512, 512)
+        told = process.errors.read_text()
+    assert "only 512 file descriptors are allowed (ulimit -n)" in told
+    assert "raise the limit to 1256, or lower gateway.connections to 256" in told

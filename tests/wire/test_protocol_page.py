@@ -9,7 +9,16 @@ import msgspec
 import pytest
 
 import pushlane.wire
-from pushlane.wire import CLOSES, CODES, JSON, LIMITS, MSGPACK, check_publish, schema
+from pushlane.wire import (
+    CLOSES,
+    CODES,
+    JSON,
+    LIMITS,
+    MSGPACK,
+    check_publish,
+    check_queue_name,
+    schema,
+)
 from pushlane.wire.frames import Frame, Publish
 from tests.repo import ROOT
 
@@ -35,6 +44,7 @@ def test_the_frames_are_frames(text: str) -> None:
     assert json.loads(JSON.encode(frame)) == json.loads(text), "no field is unknown"  # type: ignore[arg-type]
     if isinstance(frame, Publish):
         assert check_publish(frame) == []
+        assert check_queue_name(frame.to) == frame.to
         assert MSGPACK.decode_client(MSGPACK.encode(frame)) == frame
 
 

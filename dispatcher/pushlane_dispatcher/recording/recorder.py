@@ -4,6 +4,9 @@ Whoever has an event appends it to a bounded buffer and goes on. What doesn't fi
 written, is lost and counted, and a `gap` stands in its place. So does one at the beginning of each
 run: a process that was killed had events in its buffer, and one that did not record left none.
 When old files go, a first file says that there is a gap before the others.
+
+Keys and dedup ids are in them, so the folder and the files that are made here are for their owner
+alone, as the store's are.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from pushlane_storage.history.event import (
     decode,
     write,
 )
+from pushlane_storage.sqlite.folder import make_folder, private_opener
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +50,7 @@ class Recorder:
         self._node = node
         self._wall = wall
         self._folder = Path(settings.folder)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         self._number = max((int(path.stem) for path in self._files()), default=0)
         self._size = settings.file_bytes  # so that the first event begins a file
         self._events: deque[Event] = deque()
@@ -161,7 +165,7 @@ class Recorder:
             self._number += 1
             events = [Begin(self._wall(), note=self._node), *events]
             self._drop_oldest()
-        with self._path(self._number).open("ab") as file:
+        with open(self._path(self._number), "ab", opener=private_opener) as file:
             write(file, events)
             self._size = file.tell()
 
@@ -180,7 +184,7 @@ class Recorder:
 
     def _write_head(self) -> None:
         head: Iterable[Event] = [Begin(0, note="older files are gone"), Gap(0)]
-        with (self._folder / HEAD).open("wb") as file:
+        with open(self._folder / HEAD, "wb", opener=private_opener) as file:
             write(file, head)
 
 

@@ -59,7 +59,7 @@ class ErrorObject(Part):
 
 
 class ErrorAnswer(Part):
-    """What every failed request is answered."""
+    """The answer to every request that failed."""
 
     error: ErrorObject
     failed: list[Failed] = field(default_factory=list)
@@ -306,7 +306,8 @@ class PurgeAnswer(msgspec.Struct):
 class RedriveBody(Asked):
     """Which dead letters to send back: at most `max`, those with this `cause`, from this `queue`,
     with this `key`, and that died from `from_at` on and before `until_at`. `to` sends them to
-    another queue instead, `rate` so many a second. `after` is where the last answer said to go on.
+    another queue instead, and `rate` limits how many are sent per second. `after` is the `next` of
+    the last answer.
     """
 
     max: Annotated[int, Meta(ge=1, le=MAX_INT)] = 10_000
@@ -343,7 +344,7 @@ class RetentionBody(Asked):
 
 
 class TokenBody(Asked):
-    """A token with some of your own rights, such as `publish:orders*`; `subject` says for whom."""
+    """A token with some of your rights, such as `publish:orders*`; `subject` says who it is for."""
 
     rules: list[str]
     ttl_ms: Millis | None = None

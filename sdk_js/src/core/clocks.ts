@@ -39,7 +39,7 @@ export function makeClocks(subscriptions: Set<Subscription>, extendForMs: number
     if (phase === Phase.Started) lookBy(lease.deadline);
   }
 
-  /** The lease runs anew since then: when we sent the word for it, which is no later than when the
+  /** The lease starts over from then: when we sent the word for it, which is no later than when the
    * server heard it. */
   function wind(lease: Lease, since: number, spanMs: number): void {
     lease.deadline = since + spanMs;
@@ -53,7 +53,7 @@ export function makeClocks(subscriptions: Set<Subscription>, extendForMs: number
     lookBy(lease.extendAt);
   }
 
-  /** There is a connection again: what was not extended for want of one is due now. */
+  /** There is a connection again: what was not extended meanwhile is due now. */
   function forgive(now: number): void {
     for (const lease of started()) {
       const part = lease.spanMs * (1 - EXTEND_AT);

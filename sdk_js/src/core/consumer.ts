@@ -291,7 +291,7 @@ export function makeConsumer(line: Line) {
     }
   }
 
-  /** The session is gone and with it all we held: begin anew, or with an error not at all. */
+  /** The session is gone and with it all we held: begin again, or with an error not at all. */
   function restarted(error?: PushlaneError): void {
     isConnected = !error;
     bySub.clear();

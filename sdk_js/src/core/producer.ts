@@ -26,7 +26,7 @@ const EXPIRY_MS = 1000;
 /** One message may be to blame for the whole frame, and nothing of it was stored. */
 const ONE_FOR_ALL = ["bad_request", "too_large", "forbidden"];
 
-/** Somebody with a message for whom there is no room yet. */
+/** Somebody with a message that there is no room for yet. */
 export interface Entrant {
   reject: Ticket["reject"];
   /** There is room: publish it. */

@@ -11,7 +11,7 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const MIB = 2 ** 20;
 
-/** A server remembers so many sequence numbers of a producer: a repeat of an older one can't be
+/** A server remembers this many sequence numbers of a producer: a repeat of an older one can't be
  * recognized. */
 export const REMEMBERED = 1024;
 
@@ -33,7 +33,7 @@ export const DEFAULTS = {
   /** Between probes of a WebSocket while polling; backoff as above. */
   probeBaseMs: 10 * SECOND,
   probeMaxMs: 5 * MINUTE,
-  /** A connection that lived this long starts the backoff anew when it is lost. */
+  /** When a connection that lived this long is lost, the backoff starts over. */
   stableMs: 5 * SECOND,
 
   /** How long a publish may wait for its answer, reconnects included. Then it fails. */
@@ -49,7 +49,7 @@ export const DEFAULTS = {
   /** Messages published and not yet sent; past it `publish` waits before it takes one in. */
   waitingMessages: 10_000,
   waitingBytes: 64 * MIB,
-  /** Queues whose sequence is remembered; past it idle ones start anew, at a higher number. */
+  /** Queues whose sequence is remembered; past it idle ones start over, at a higher number. */
   producerQueues: 10_000,
   /** Of the server's `unanswered`, kept free from publishes so that acks always get through. */
   settleReserve: 64,

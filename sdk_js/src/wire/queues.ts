@@ -224,7 +224,7 @@ export interface RedriveAnswer {
   next?: string | null;
 }
 
-/** Which dead letters to send back: at most `max`, those with this `cause`, from this `queue`,     with this `key`, and that died from `from_at` on and before `until_at`. `to` sends them to     another queue instead, `rate` so many a second. `after` is where the last answer said to go on. */
+/** Which dead letters to send back: at most `max`, those with this `cause`, from this `queue`,     with this `key`, and that died from `from_at` on and before `until_at`. `to` sends them to     another queue instead, and `rate` limits how many are sent per second. `after` is the `next` of     the last answer. */
 export interface RedriveBody {
   max?: number;
   to?: string | null;

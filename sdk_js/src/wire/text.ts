@@ -7,7 +7,7 @@ const encoder = new TextEncoder();
 /** How many bytes a text has in UTF-8. */
 export const byteLength = (text: string): number => encoder.encode(text).length;
 
-/** The longest beginning of a text that has at most so many bytes, without halves of pairs. */
+/** The longest beginning of a text that has at most `most` bytes, without halves of pairs. */
 export function cut(text: string, most: number): string {
   const bytes = new Uint8Array(most);
   return new TextDecoder().decode(bytes.subarray(0, encoder.encodeInto(text, bytes).written));

@@ -5,13 +5,17 @@ import { ACK, summary } from "../../src/core/settler.js";
 import { range } from "../live/help.js";
 import { Rig, Slip } from "./rig.js";
 
-function subscribed(rig: Rig, count: number, leaseMs = 30_000) {
+function message(number: number, prefix = "P") {
+  return {
+    id: `m-${number}`, receipt: `${prefix}.${number}`, body: number - 1, attempt: 1, fence: 1,
+    published_at: 0, lease_ms: 30_000,
+  }; // prettier-ignore
+}
+
+function subscribed(rig: Rig, count: number) {
   const subscription = rig.subscribe();
   const [{ id }] = rig.frames();
-  const messages = range(count).map((n) => ({
-    id: `m-${n + 1}`, receipt: `P.${n + 1}`, body: n, attempt: 1, fence: 1, published_at: 0,
-    lease_ms: leaseMs,
-  })); // prettier-ignore
+  const messages = range(count).map((n) => message(n + 1));
   rig.hear({ op: "subscribed", id, sub: 1 }, { op: "deliver", sub: 1, messages });
   return subscription;
 }
@@ -122,4 +126,23 @@ test("who closes twice hears of it twice", () => {
   rig.hear({ op: "published", id: publish.id, ids: ["m-1"] });
   rig.frames();
   expect(slips.map(({ value }) => value)).toEqual(["done", "done"]);
+});
+
+test.each([
+  { prefix: "P", atLeast: 1000 },
+  { prefix: "P".repeat(100), atLeast: 400 },
+])("a resume lists no more than a hello may have", ({ prefix, atLeast }) => {
+  const rig = Rig.open();
+  rig.subscribe({ credit: 10_000 });
+  const [{ id }] = rig.frames();
+  const messages = range(3000).map((n) => message(2 * n + 1, prefix));
+  rig.hear({ op: "subscribed", id, sub: 1 }, { op: "deliver", sub: 1, messages });
+  rig.lose();
+  rig.core.nudge(rig.now);
+  rig.core.connected(rig.link, undefined);
+  const [{ op, resume }] = rig.frames();
+  expect([op, resume.session]).toEqual(["hello", "s"]);
+  expect(resume.held["1"].length).toBeGreaterThan(atLeast);
+  expect(resume.held["1"].length).toBeLessThanOrEqual(2000);
+  expect(JSON.stringify(resume.held).length).toBeLessThan(50_000);
 });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pushlane_dispatcher.recording import recorder as module
 from pushlane_dispatcher.recording.recorder import HEAD, Recorder
 from pushlane_dispatcher.recording.settings import HistorySettings
 from pushlane_storage.history.event import AnyEvent, Begin, Bound, Crash, Event, Gap, read
+from tests.storage.sqlite.tools import modes
 
 
 def make(folder: Path, **settings: Any) -> Recorder:
@@ -77,6 +79,24 @@ def test_files_are_rotated_and_the_oldest_go(tmp_path: Path, monkeypatch: Any) -
     values = [event.value for event in history if isinstance(event, Bound)]
     assert values == list(range(1_000 - len(values), 1_000))
     assert 40 <= len(values) < 200
+
+
+def test_its_owner_alone_may_read_it(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "CHUNK", 20)
+    folder = tmp_path / "above" / "history"
+    before = os.umask(0)
+    try:
+        recorder = make(folder, file_bytes=2_000, files=3)
+        for event in events(1_000):
+            recorder.record(event)
+        recorder.close()
+    finally:
+        os.umask(before)
+    seen = modes(folder)
+    assert HEAD in seen
+    assert seen.pop("history") == 0o700
+    assert set(seen.values()) == {0o600}
+    assert modes(folder.parent)["above"] == 0o777
 
 
 def test_what_does_not_fit_is_a_gap(

@@ -25,6 +25,7 @@ from pushlane_storage.copy.sqlite_target import RECORD, SqliteTarget, open_targe
 from pushlane_storage.interface import QueueExists, StoreUnknown
 from pushlane_storage.sqlite.folder import open_folder
 from tests.storage.copy.tools import contents, fill
+from tests.storage.sqlite.tools import modes
 
 NOTE = Record(copy="c", source="s", fingerprint="f", begun_at=0)
 
@@ -92,6 +93,28 @@ async def test_a_disk_that_fails(
         with pytest.raises(CopyFailed, match=r"reading failed: disk I/O error; run it again"):
             await copy(source, f"sqlite:{folder / 'b'}")
     assert (await copy(source, f"sqlite:{folder / 'b'}")).outcome == "finished"
+
+
+async def test_what_is_copied_is_its_owners_alone(
+    source: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: dict[str, int] = {}
+    plain = SqliteTarget.put_queue
+
+    async def put(self: SqliteTarget, *args: object) -> None:
+        begun.update(modes(folder / "b"))
+        await plain(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SqliteTarget, "put_queue", put)
+    before = os.umask(0)
+    try:
+        await copy(source, f"sqlite:{folder / 'b'}")
+    finally:
+        os.umask(before)
+    assert modes(folder / "b") == {"b": 0o700, "lock": 0o600, "pushlane.db": 0o600}
+    assert begun.pop("b") == 0o700
+    assert begun.keys() >= {"lock", "copying.db", "copying.db-wal"}
+    assert set(begun.values()) == {0o600}
 
 
 async def test_somebody_makes_a_queue_in_the_target(

@@ -2,7 +2,7 @@
 
 A server that doesn't speak TLS, or whose certificate is not trusted, will not do so in a second
 either: who connects for the first time is told at once. A client that was connected before goes
-on trying, because somebody may just be mending it.
+on trying, because somebody may be about to fix it.
 """
 
 from __future__ import annotations

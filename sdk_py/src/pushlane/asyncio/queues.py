@@ -88,9 +88,9 @@ class Queues:
         """Send a dead-letter queue's messages back to where they came from.
 
         All that are there now, or at most `max`. `cause`, `queue`, `key`, `from_at` and `until_at`
-        (when they died, in Unix milliseconds) choose some of them; `rate` sends so many a second,
-        `to` sends them to another queue, and with `dry_run=True` they are only counted. How many
-        there were is `redriven` of the answer.
+        (when they died, in Unix milliseconds) choose some of them; `rate` limits how many are sent
+        per second, `to` sends them to another queue, and with `dry_run=True` they are only counted.
+        How many there were is `redriven` of the answer.
         """
         plan = queues.Redrive(name, max, options)
         while (call := plan.next()) is not None:

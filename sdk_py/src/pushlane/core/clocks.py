@@ -31,7 +31,7 @@ class Clocks:
         self.wind(lease, now, lease.message.lease_ms)
 
     def wind(self, lease: Lease, since: float, lease_ms: int | None) -> None:
-        """The lease runs anew since then: when we sent the word for it, which is no later than
+        """The lease starts over from then: when we sent the word for it, which is no later than
         when the server heard it."""
         if lease_ms is None:
             lease.deadline = lease.extend_at = _NEVER
@@ -58,7 +58,7 @@ class Clocks:
         self._look_at = min(self._look_at, at)
 
     def forgive(self, now: float) -> None:
-        """There is a connection again: what was not extended for want of one is due now."""
+        """There is a connection again: what was not extended meanwhile is due now."""
         for lease in self.running:
             part = (lease.message.lease_ms or 0) * (1 - EXTEND_AT)
             lease.extend_at = min(lease.extend_at, lease.deadline - part)

@@ -214,7 +214,7 @@ class Consumer:
                 self._effects.append(Ready(subscription))
 
     def restarted(self) -> None:
-        """The session is gone and with it all we held: begin anew."""
+        """The session is gone and with it all we held: begin again."""
         self.is_connected = True
         self._by_number.clear()
         for subscription in list(self.subscriptions):

@@ -3,7 +3,7 @@
 At most two requests are under way: one brings what gathered, the other waits for what comes. Either
 may be repeated when its connection breaks: the server tells a send that it has by its number, and
 keeps an answer until the next receive says that it came. When that doesn't help the link is lost,
-and the core connects anew and resumes, as with WebSockets.
+and the core connects again and resumes, as with WebSockets.
 """
 
 from __future__ import annotations

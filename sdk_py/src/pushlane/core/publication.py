@@ -145,7 +145,7 @@ def _written(body: Any) -> Raw:
 
 
 def _check_numbers(value: Any) -> None:
-    """Raise ValueError where a float is no number, which msgspec writes as null."""
+    """Raise ValueError for a float that is NaN or infinite, which msgspec writes as null."""
     if value is None or isinstance(value, _PLAIN):
         return
     if isinstance(value, float):

@@ -59,7 +59,7 @@ class Session:
         return frames.Hello(token, self._name, self._producer_name, resume)
 
     def welcomed(self, frame: frames.Welcome, now: float) -> None:
-        """It goes on, or begins anew."""
+        """It goes on, or a new one begins."""
         self.limits = limits_from_wire(frame.limits)
         self.producer.set_limits(self.limits)
         self.consumer.set_limits(self.limits)

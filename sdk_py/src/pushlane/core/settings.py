@@ -33,7 +33,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Between probes of a WebSocket while polling; backoff as above."""
     probe_max_ms: int = 5 * MINUTE
     stable_ms: int = 5 * SECOND
-    """A connection that lived this long starts the backoff anew when it is lost."""
+    """When a connection that lived this long is lost, the backoff starts over."""
 
     publish_ms: int = 2 * MINUTE
     """How long a publish may wait for its answer, reconnects included. Then it fails."""
@@ -50,7 +50,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Messages published and not yet sent; past it `publish` waits before it takes one in."""
     waiting_bytes: int = 64 * MIB
     producer_queues: int = 10_000
-    """Queues whose sequence is remembered; past it idle ones start anew, at a higher number."""
+    """Queues whose sequence is remembered; past it idle ones start over, at a higher number."""
     settle_reserve: int = 64
     """Of the server's `unanswered`, kept free from publishes so that acks always get through."""
 

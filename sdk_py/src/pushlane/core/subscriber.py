@@ -180,7 +180,7 @@ class Subscriber:
     # The end
 
     def restart(self, subscription: Subscription) -> None:
-        """Its session is gone: begin anew, if somebody still wants it."""
+        """Its session is gone: begin again, if somebody still wants it."""
         subscription.number = None
         subscription.retry_at = 0.0
         if subscription.ack == "explicit":

@@ -28,7 +28,7 @@ from .limits import LIMITS
 COUNTED_BYTES = 256 * 1024
 """Frames up to this are not counted: ten thousand numbers are less."""
 PART_BYTES = 16
-"""A larger one has no more than a part for every so many bytes."""
+"""A larger one has at most one part per this many bytes."""
 UNSEEN_BYTES = 64 * 1024
 """What may stand beside the fields that are counted."""
 _KEYS_BYTES = 200

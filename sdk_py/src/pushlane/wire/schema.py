@@ -94,7 +94,7 @@ def _channel() -> dict[str, Any]:
     }
     return {
         "address": "/v1/ws",
-        "description": "One WebSocket connection, one object a frame.",
+        "description": "One WebSocket connection, one object per frame.",
         "messages": messages,
         "bindings": {"ws": {"method": "GET"}},
     }

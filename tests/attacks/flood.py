@@ -1,4 +1,6 @@
-"""A program that floods a server: `python -m tests.attacks.flood URL KIND CONNECTIONS BYTES_A_S`.
+"""A program that floods a server: `python -m tests.attacks.flood URL KIND CONNECTIONS`.
+
+Each connection sends a megabyte a second, or a whole frame at once where the frame is the attack.
 
 It says `flooding` when all connections are there, and goes on until it is killed. What the server
 closes comes back after a moment, as an attacker would.
@@ -14,6 +16,8 @@ from collections.abc import Callable
 from tests.attacks import raw
 
 CHUNK = 64 * 1024
+RATE = 1_000_000
+WHOLE = {"hellos"}
 AWAY_S = 0.5
 
 _held = b",".join(b'"p.%d"' % number for number in range(1, 400_000))
@@ -78,11 +82,12 @@ class Attacker:
         return sent
 
 
-def main(url: str, kind: str, connections: int, rate: int) -> None:
+def main(url: str, kind: str, connections: int) -> None:
     attackers = [Attacker(url, kind) for _ in range(connections)]
     for attacker in attackers:
         attacker.open()
     print("flooding", flush=True)
+    rate = connections * RATE * (10 if kind in WHOLE else 1)
     since, sent = time.monotonic(), 0
     while True:
         for attacker in attackers:
@@ -92,4 +97,4 @@ def main(url: str, kind: str, connections: int, rate: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

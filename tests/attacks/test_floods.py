@@ -19,12 +19,11 @@ from tests.gateway.process import serving
 
 TRIES = 5
 LEAST_S = 0.020
-RATE = 1_000_000
 
 
 @contextmanager
 def flooding(url: str, kind: str, connections: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "tests.attacks.flood", url, kind, str(connections), str(RATE)]
+    command = [sys.executable, "-m", "tests.attacks.flood", url, kind, str(connections)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as attack:
         assert attack.stdout is not None
         try:

@@ -11,6 +11,8 @@ from tests.attacks import raw
 from tests.gateway.process import Process, environment
 
 MIB = 1024 * 1024
+LOOK_S, STILL, LONGEST_S = 0.05, 6, 60.0
+"""It rests when it slept at so many looks in a row."""
 
 
 class Memory:
@@ -41,6 +43,19 @@ class Memory:
             if line.startswith(f"{name}:"):
                 return int(line.split()[1])
         raise AssertionError(f"no {name}")
+
+
+def wait_until_idle(process: Process) -> None:
+    """Until the server has done all that it will do with what it was sent."""
+    path = Path(f"/proc/{process.popen.pid}/stat")
+    still, before, until = 0, "", time.monotonic() + LONGEST_S
+    while still < STILL:
+        assert time.monotonic() < until, "it never rests"
+        time.sleep(LOOK_S)
+        fields = path.read_text().rpartition(") ")[2].split()
+        state, now = fields[0], " ".join(fields[11:13])  # its time in user mode and in the kernel
+        still = still + 1 if state == "S" and now == before else 0
+        before = now
 
 
 def make_key(folder: Path) -> str:

@@ -54,7 +54,7 @@ REPLICATED_FAULTS = (
     "ring.read_error", "ring.serial_error", "ring.replica_down", "ring.no_quorum",
     "ring.change_lost", "ring.change_applied", "ring.change_late", "ring.change_refused",
     "cache.error", "cache.slow", "cache.late", "cache.flushed", "cache.evicted", "cache.stale",
-    "cache.outage", "kill.process", "kill.request", "kill.cache", "pause.process",
+    "cache.ahead", "cache.outage", "kill.process", "kill.request", "kill.cache", "pause.process",
     "pause.request", "pause.cache", "stop.process", "clock.forward", "clock.back",
     "clock.ahead", "clock.behind", "clock.stamps", "producer.asks_again", "pause.deletion",
     "connection.lost", "consumer.slow", "consumer.failing", "consumer.stuck",

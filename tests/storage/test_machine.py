@@ -288,7 +288,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.epochs[slot]
 
 
-EXAMPLES = {"cassandra": 60, "cassandra_ring": 30}
+EXAMPLES = {"cassandra": 30, "cassandra_ring": 15}
 """Fewer where each takes long: they show that a real ring does what the model of one does, and
 tests/storage/cassandra/test_model.py looks for the rest there."""
 

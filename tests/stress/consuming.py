@@ -202,6 +202,7 @@ class HttpConsumer(Consumer):
                 try:
                     await self._poll()
                 except Gone:
+                    self.judge.breaks += 1
                     await trio.sleep(self.rng.uniform(0.05, 0.3))
 
     async def _poll(self) -> None:
@@ -212,6 +213,7 @@ class HttpConsumer(Consumer):
                 "POST", f"/v1/queues/{self.queue}/receive", body
             )
         if gave_up.cancelled_caught:
+            self.judge.breaks += 1
             return
         if status != 200:
             if status not in (404, 429, 503):

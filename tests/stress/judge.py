@@ -53,6 +53,8 @@ class Message:
     """Ids of its copies that were acked for certain."""
     fences: dict[str, dict[int, str]] = field(default_factory=dict)
     """Of each copy: fence → receipt."""
+    breaks_before: int = 0
+    """Connections that had been lost when it was published."""
 
     @property
     def settled(self) -> bool:
@@ -86,7 +88,7 @@ class Judge:
         """Of rounds that are over: none of these may ever come again."""
         self._retired: set[str] = set()
         self.breaks = 0
-        """Sessions that were lost, by anybody's fault."""
+        """Connections of consumers that were lost, by anybody's fault."""
 
     def broken(self, rule: str, text: str) -> None:
         self.violations.append(f"{rule}: {text}")
@@ -94,7 +96,9 @@ class Judge:
     # Publishing
 
     def asked(self, message: Message) -> None:
-        self._messages.setdefault(message.uid, message)
+        if message.uid not in self._messages:
+            message.breaks_before = self.breaks
+            self._messages[message.uid] = message
         self.counts["publishes"] += 1
 
     def confirmed(self, message: Message, id: str | None, duplicate: bool) -> None:
@@ -160,11 +164,15 @@ class Judge:
     def _check_death(self, message: Message, dead: dict[str, object]) -> None:
         cause = dead["cause"]
         self.counts[f"dead {cause}"] += 1
+        # A grant that nobody saw went down with a connection.
+        unseen = self.breaks - message.breaks_before
+        seen = sum(len(fences) for fences in message.fences.values())
+        attempts = int(str(dead["attempts"]))
         reasons = {
             "rejected": message.rejected,
             "expired": message.ttl,
-            "max_attempts": int(str(dead["attempts"])) >= MAX_ATTEMPTS,
-            "max_deliveries": self.breaks >= MAX_DELIVERIES,
+            "max_attempts": MAX_ATTEMPTS <= attempts <= seen + unseen,
+            "max_deliveries": unseen >= MAX_DELIVERIES,
             "overflow": message.may_vanish,
         }
         if not reasons.get(str(cause), False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stress.judge import MAX_ATTEMPTS, Grant, Judge, Message
+from tests.stress.judge import MAX_ATTEMPTS, MAX_DELIVERIES, Grant, Judge, Message
 
 
 def rules(judge: Judge) -> list[str]:
@@ -139,12 +139,26 @@ def test_a_key_out_of_order() -> None:
     assert rules(judge) == ["key_order"]
 
 
-@pytest.mark.parametrize("cause", ["rejected", "expired", "max_attempts", "damaged", "overflow"])
-def test_a_death_needs_a_reason(cause: str) -> None:
+CAUSES = ["rejected", "expired", "max_attempts", "max_deliveries", "damaged", "overflow"]
+
+
+@pytest.mark.parametrize("attempts", [1, MAX_ATTEMPTS])
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_death_needs_a_reason(cause: str, attempts: int) -> None:
+    """What the server says of attempts is not enough: nobody saw them."""
+    judge = Judge()
+    judge.breaks = 100  # before it was published
+    published(judge)
+    delivered(judge, queue="work.dead", dead={"cause": cause, "attempts": attempts})
+    assert rules(judge) == ["dead_without_reason"]
+
+
+def test_a_death_of_connections_that_were_lost() -> None:
     judge = Judge()
     published(judge)
-    delivered(judge, queue="work.dead", dead={"cause": cause, "attempts": 1})
-    assert rules(judge) == ["dead_without_reason"]
+    judge.breaks += MAX_DELIVERIES
+    delivered(judge, queue="work.dead", dead={"cause": "max_deliveries", "attempts": 0})
+    assert not judge.violations
 
 
 def test_deaths_with_a_reason() -> None:
@@ -152,6 +166,8 @@ def test_deaths_with_a_reason() -> None:
     published(judge, "a").rejected = True
     published(judge, "b", ttl=True)
     published(judge, "c")
+    for n in range(MAX_ATTEMPTS):
+        delivered(judge, "c", n + 2)
     for uid, cause in (("a", "rejected"), ("b", "expired"), ("c", "max_attempts")):
         dead = {"cause": cause, "attempts": MAX_ATTEMPTS}
         delivered(judge, uid, queue="work.dead", dead=dead)

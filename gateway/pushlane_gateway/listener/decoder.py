@@ -43,6 +43,8 @@ _OPCODES = frozenset(Opcode)
 
 MESSAGES = 1_024
 """Messages that one call gives: about a millisecond's work, and more than a read usually has."""
+SKIPPED = 1_024
+"""Frames behind our close that are looked at: a client that sends more is not about to answer."""
 TINY_BYTES = 256
 """A fragment of less, with more to come, is counted like a control frame."""
 
@@ -70,6 +72,7 @@ class Decoder:
         "_part",
         "_protocol",
         "_rest",
+        "_skipped",
         "_wanted",
         "end",
         "more",
@@ -87,6 +90,7 @@ class Decoder:
         self._closing = False
         self._discard = 0
         self._rest = b""
+        self._skipped = 0
         self._wanted = 0
         self._owed = 0
         self._protocol: ServerProtocol | None = None
@@ -199,9 +203,17 @@ class Decoder:
         return position
 
     def _skip(self, data: bytes, position: int) -> int:
-        """Pass over all but a close, which costs next to nothing; says where that stopped."""
+        """Pass over all but a close, which costs little; says where that stopped.
+
+        A flood goes on when we have closed. So this is for a while only: then it is over, and what
+        still comes is thrown away unread, until the client has seen our close and ends, too.
+        """
         size = len(data)
         while size - position >= 6 and data[position] & 0x0F != CLOSE and not self._discard:
+            self._skipped += 1
+            if self._skipped > SKIPPED:
+                self.end = End(LOST, "", by_client=False)
+                return size
             length = data[position + 1] - 128
             if length < 0:
                 break

@@ -43,7 +43,7 @@ class server:
         *,
         store: str = "sqlite",
         arguments: Sequence[str] = (),
-        start_s: float = 20.0,
+        start_s: float = 60.0,
         stop_s: float = 10.0,
     ) -> None:
         self._store = store

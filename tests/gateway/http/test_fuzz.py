@@ -151,7 +151,7 @@ async def run(sent: list[tuple[str, str, bytes | None, dict[str, str]]]) -> None
 
 
 @settings(
-    max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 @given(st.lists(requests(), min_size=1, max_size=8))
 @example([("PUT", "/v1/queues/q", b'{"max_bytes": 1e400}', {})])

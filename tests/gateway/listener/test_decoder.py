@@ -15,7 +15,7 @@ from websockets.frames import TEXT as WS_TEXT
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
-from pushlane_gateway.listener.decoder import LOST, Decoder
+from pushlane_gateway.listener.decoder import LOST, SKIPPED, Decoder
 from tests.gateway.listener.rig import BINARY, CLOSE, PING, PONG, TEXT, close, frame
 
 LIMIT = 70_000
@@ -302,6 +302,18 @@ def test_many_small_messages_come_in_parts() -> None:
         found.append(ours.feed(b""))
     assert [len(messages) for messages in found] == [1_024, 1_024, 452]
     assert ours.feed(frame(TEXT, b"x")[4:]) == [b"x"]
+
+
+def test_after_our_close_a_flood_is_not_looked_at_for_long() -> None:
+    it = decoder()
+    it.close(1008, "bad_request")
+    assert it.feed(frame(TEXT, b"") * SKIPPED) == []
+    assert it.end is None  # its close may still come
+    it.feed(frame(TEXT, b"") * 2)
+    assert it.end is not None
+    assert not it.end.by_client
+    assert it.feed(frame(TEXT, b"") * 10_000) == []
+    assert it.held == 0
 
 
 @pytest.mark.parametrize(

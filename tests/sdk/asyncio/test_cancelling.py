@@ -171,6 +171,45 @@ def _refusing(fake: FakeServer) -> Callable[..., None]:
     return refuse
 
 
+# Beginning
+
+
+@pytest.mark.parametrize("steps", range(0, 40, 2))
+@on_asyncio
+async def test_a_subscribe_cancelled_at_any_step_takes_nothing(steps: int) -> None:
+    async with connected() as (_fake, client):
+        await client.publish_many("q", range(10))
+        subscribing = asyncio.create_task(client.subscribe("q"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        subscribing.cancel()
+        with suppress(asyncio.CancelledError):
+            await (await subscribing).close()
+        other = await client.subscribe("q")
+        async with asyncio.timeout(10):
+            seen = {(await anext(other)).id for _ in range(10)}
+        assert len(seen) == 10
+        await other.close()
+
+
+@pytest.mark.parametrize("steps", range(0, 40, 2))
+@on_asyncio
+async def test_a_connect_cancelled_at_any_step_leaves_no_task(steps: int) -> None:
+    async with fake_server() as fake:
+        before = asyncio.all_tasks()
+
+        async def connect() -> pushlane.Client:
+            return await pushlane.connect(fake.url, settings=SETTINGS)
+
+        connecting = asyncio.create_task(connect())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        connecting.cancel()
+        with suppress(asyncio.CancelledError):
+            await (await connecting).close()
+        await until(lambda: asyncio.all_tasks() <= before)
+
+
 # Waiting for the next message
 
 

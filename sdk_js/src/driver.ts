@@ -10,8 +10,8 @@ import { makeClock } from "./clock.js";
 import { NO_ANSWER, type Transport } from "./core/choice.js";
 import { makeCore } from "./core/client.js";
 import type { CoreOptions, Loss, State } from "./core/shell.js";
-import { hasOrigin, makeLater, onWake } from "./platform/node.js";
-import { type Connection, type Listener, look, refusal } from "./transport/connection.js";
+import { makeLater, onWake } from "./platform/node.js";
+import { type Connection, type Listener, look } from "./transport/connection.js";
 import { openPipe } from "./transport/pipe.js";
 import { openSocket } from "./transport/websocket.js";
 import { ConnectionLost, PushlaneError } from "./wire/errors.js";
@@ -120,12 +120,6 @@ export function makeDriver(
   const open = (listener: Listener) =>
     openSocket(webSocket!, base, listener, settings.hangupMs, core.isChoosing);
 
-  /** A handshake had no answer: what can be found out about it. */
-  async function explained(loss: Loss): Promise<Loss> {
-    const refused = hasOrigin ? await refusal(base) : undefined;
-    return refused ?? (core.isChoosing() ? look(base, loss) : loss);
-  }
-
   async function dial(link: number, transport: Transport): Promise<void> {
     let loss: Loss;
     try {
@@ -148,7 +142,7 @@ export function makeDriver(
       if (isPoll) listener.onOpen();
       loss = await connection.over;
       connections.delete(link);
-      if (loss.refused === NO_ANSWER) loss = await explained(loss);
+      if (loss.refused === NO_ANSWER) loss = await look(base, loss, core.isChoosing());
     } catch (cause) {
       const isOurs = cause instanceof PushlaneError;
       loss = { error: isOurs ? cause : new ConnectionLost(`no token: ${cause}`, null, { cause }) };

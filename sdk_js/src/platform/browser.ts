@@ -9,9 +9,6 @@ export const onRefused: typeof node.onRefused = () => {};
 
 export const closeSocket: typeof node.closeSocket = (socket, code) => socket.close(code);
 
-/** Servers may refuse pages of some origins. */
-export const hasOrigin: typeof node.hasOrigin = true;
-
 /** There are no variables. */
 export const givenUrl: typeof node.givenUrl = () => undefined;
 export const givenToken: typeof node.givenToken = () => undefined;

@@ -45,9 +45,6 @@ export function closeSocket(socket: WebSocket, code: number): void {
   }
 }
 
-/** Whether a server may refuse us for the page that we are on. */
-export const hasOrigin: boolean = false;
-
 const variable = (name: string): string | undefined => globalThis.process?.env[name] || undefined;
 
 /** Where the server is, and what it wants to see, as far as the environment says. */

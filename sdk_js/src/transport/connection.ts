@@ -1,5 +1,6 @@
 /** What the driver and its connections know of each other. */
 
+import { NO_ANSWER } from "../core/choice.js";
 import type { Loss } from "../core/shell.js";
 import type { PushlaneError } from "../wire/errors.js";
 import { ask } from "./http.js";
@@ -21,36 +22,24 @@ export interface Listener {
 }
 
 const LOOK_MS = 3000;
-const FORBIDDEN = 403;
 
 /**
- * The error that pages of this origin get from this server, if it refuses them.
+ * What can be found out about a handshake without an answer.
  *
- * Of a refused handshake a browser only says that it failed. Over HTTP the server tells a page why.
+ * Browsers don't tell why it failed. Over HTTP a server tells a page whose origin it refuses. If it
+ * answers anything else at the same time it is there, so something in between doesn't let WebSockets
+ * through. If it doesn't answer either, the failure says nothing about them. What it answers doesn't
+ * matter then: so a page need not be allowed to read it.
  */
-export async function refusal(base: string): Promise<Loss | undefined> {
+export async function look(base: string, loss: Loss, isChoosing: boolean): Promise<Loss> {
+  const asked = ask("GET", `${base}/v1/pipe`, "", "", LOOK_MS) as Promise<PushlaneError>;
+  const error = await asked.catch((cause: PushlaneError) => cause);
+  if (error.code === "forbidden") return { error };
+  if (!isChoosing) return loss;
   try {
-    await ask("GET", `${base}/v1/limits`, undefined, undefined, LOOK_MS);
-  } catch (cause) {
-    const error = cause as PushlaneError;
-    if (error.code === "forbidden") return { refused: FORBIDDEN, error };
-  }
-  return undefined;
-}
-
-/**
- * What a handshake without an answer says of WebSockets.
- *
- * Browsers don't tell why it failed. A server that answers over HTTP at the same time is there: then
- * something in between doesn't let WebSockets through. If it doesn't answer either, the failure says
- * nothing about them. What it answers doesn't matter: so a page need not be allowed to read it.
- */
-export async function look(base: string, { refused, error }: Loss): Promise<Loss> {
-  try {
-    const signal = AbortSignal.timeout(LOOK_MS);
-    await fetch(`${base}/healthz`, { mode: "no-cors", signal });
-    return { refused };
+    await fetch(`${base}/healthz`, { mode: "no-cors", signal: AbortSignal.timeout(LOOK_MS) });
+    return { refused: NO_ANSWER };
   } catch {
-    return { error };
+    return { error: loss.error };
   }
 }

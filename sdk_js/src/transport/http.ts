@@ -32,7 +32,7 @@ export async function ask(
     if (body) headers["Content-Type"] = "application/json";
     if (token) headers["Authorization"] = `Bearer ${token}`;
     answer = await fetch(url, {
-      method, headers, body: body ?? null, signal: abort.signal, redirect: "error",
+      method, headers, body: body || null, signal: abort.signal, redirect: "error",
     }); // prettier-ignore
     value = fromJson(await answer.text());
   } catch (cause) {

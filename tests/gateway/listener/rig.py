@@ -6,6 +6,7 @@ no task left.
 
 from __future__ import annotations
 
+import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -136,7 +137,7 @@ class Client:
 
     async def eof(self) -> None:
         try:
-            data = await self.stream.receive_some()
+            data = await self.stream.receive_some(1 << 20)
         except trio.BrokenResourceError:
             data = b""
         assert self.buffer + data == b""
@@ -186,7 +187,10 @@ class Rig:
         address = self.listener.addresses[0]
         if address.path:
             return self.adopt(await trio.open_unix_socket(address.path))
-        return self.adopt(await trio.open_tcp_stream(address.host, address.port))
+        stream = await trio.open_tcp_stream(address.host, address.port)
+        # Else the kernel may take some ten megabytes for a client that reads nothing.
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        return self.adopt(stream)
 
     async def connect_tls(self, context: ssl.SSLContext) -> Client:
         plain = await trio.open_tcp_stream("127.0.0.1", self.port)

@@ -19,6 +19,7 @@ def pair() -> Iterator[Pair]:
     """A link, and the other end of it, in TCP."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.create_connection(server.getsockname())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)  # else it may grow
         ours, _ = server.accept()
     ours.setblocking(False)
     client.settimeout(2)

@@ -125,7 +125,7 @@ def delivered_out_of_order() -> list[tuple[Any, str, Any]]:
     return [(Shard, "appended", eager)]
 
 
-@plant("ack_before_durable", "lost", "phantom", "dedup", seed=53)
+@plant("ack_before_durable", "lost", "phantom", "dedup", seed=19)
 def dedup_known_before_stored() -> list[tuple[Any, str, Any]]:
     return [(Dedup, "is_stored", lambda self, place: True)]
 
@@ -158,7 +158,7 @@ def marks_dropped_with_their_bucket() -> list[tuple[Any, str, Any]]:
     return [(Shard, "drop_later", at_once)]
 
 
-@plant("dedup", "unacked_unknown", "phantom")
+@plant("dedup", "unacked_unknown", "phantom", seed=17)
 def numbers_dropped_with_their_bucket() -> list[tuple[Any, str, Any]]:
     return [(Notes, "concerns", lambda self, bucket: False)]
 
@@ -205,7 +205,7 @@ def regrant_before_the_void_is_durable() -> list[tuple[Any, str, Any]]:
     return [(Verdicts, "_retry", hasty)]
 
 
-@plant("grant_after_ack", "two_leases", "confirmed_settle_lost", "lost")
+@plant("grant_after_ack", "two_leases", "confirmed_settle_lost", "lost", seed=21)
 def settled_after_an_unacked_delivery() -> list[tuple[Any, str, Any]]:
     def deliver_first(
         self: Consumers, subscription: Subscription, entries: list[Entry], now: int
@@ -263,7 +263,7 @@ def receipts_reused_after_a_takeover() -> list[tuple[Any, str, Any]]:
     return [(restore, "RECEIPT_EPOCH_BITS", 0)]
 
 
-@plant("two_leases", "stale_settle", "lost", "attempts", seed=132)
+@plant("two_leases", "stale_settle", "lost", "attempts", seed=23)
 def any_cached_lease_is_honoured() -> list[tuple[Any, str, Any]]:
     original = restore.restore
 
@@ -277,7 +277,7 @@ def any_cached_lease_is_honoured() -> list[tuple[Any, str, Any]]:
     return [(shard_module, "restore", gullible)]
 
 
-@plant("two_leases", "stale_settle", "attempts")
+@plant("two_leases", "stale_settle", "attempts", seed=41)
 def cache_overrules_a_void() -> list[tuple[Any, str, Any]]:
     original = restore._restore_lease
 
@@ -378,7 +378,7 @@ def a_sought_key_is_given_up() -> list[tuple[Any, str, Any]]:
     return [(Seeking, "read", lambda self: None)]
 
 
-@plant("drain", "audit")
+@plant("drain", "audit", seed=241)
 def delays_left_to_the_index_are_not_read_again() -> list[tuple[Any, str, Any]]:
     trim = Delays.trim
 
@@ -395,7 +395,7 @@ def a_higher_lane_finds_no_room() -> list[tuple[Any, str, Any]]:
     return [(Bodies, "room_for", lambda self, lane: not self.full)]
 
 
-@plant("audit")
+@plant("audit", seed=30)
 def nothing_is_dropped_beyond_the_window() -> list[tuple[Any, str, Any]]:
     pay = Overflow.pay
 
@@ -416,7 +416,7 @@ def key_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
     return [(Keys, "release", forgetful)]
 
 
-@plant("key_order")
+@plant("key_order", seed=73)
 def key_freed_before_the_ack_is_durable() -> list[tuple[Any, str, Any]]:
     ack = Log.ack
 
@@ -507,7 +507,7 @@ def a_lease_that_expires_is_a_delivery_too() -> list[tuple[Any, str, Any]]:
     return [(Verdicts, "fail", twice)]
 
 
-@plant("stalled", "drain")
+@plant("stalled", "drain", seed=82)
 def permits_back_from_backoff_are_not_said() -> list[tuple[Any, str, Any]]:
     """A subscription over several shards stands still when all its permits were in backoff."""
     deal = SharedCredit.deal
@@ -532,7 +532,7 @@ def a_permit_that_nobody_needs_stays_where_it_is() -> list[tuple[Any, str, Any]]
     return [(Starving, "speak", greedy)]
 
 
-@plant("stalled", "drain", seed=107)
+@plant("stalled", "drain", seed=57)
 def who_was_away_is_not_told_again_that_it_starves() -> list[tuple[Any, str, Any]]:
     """Its shards begin anew when it resumes, but this one thinks that it has spoken."""
 
@@ -570,12 +570,12 @@ def transfer_settles_before_it_appends() -> list[tuple[Any, str, Any]]:
     return [(Departures, "decided", hasty)]
 
 
-@plant("drain")
+@plant("drain", seed=16)
 def refused_messages_stay_on_their_way() -> list[tuple[Any, str, Any]]:
     return [(Departures, "_for_good", lambda self, entry, error, late: False)]
 
 
-@plant("key_order", seed=56)
+@plant("key_order", seed=32)
 def those_behind_a_refused_transfer_pass_it() -> list[tuple[Any, str, Any]]:
     hold = Departures._hold
 
@@ -676,7 +676,7 @@ def flush_that_forgets_its_entries() -> list[tuple[Any, str, Any]]:
     return [(Log, "settled", forgetful)]
 
 
-@plant("drain", "lost", "dead_cause")
+@plant("drain", "lost", "dead_cause", seed=15)
 def wall_time_that_steps_with_the_systems_clock() -> list[tuple[Any, str, Any]]:
     """A delay of a second takes two hours, and what should live for ten minutes is gone."""
     return [(Clock, "wall", Clock.system)]

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.core.effects import (
     Append,
     Deliver,
@@ -81,10 +82,10 @@ class Lane:
                 done += count
                 if singly:
                     for n in range(run.n, run.n + count):
-                        shard.ack(sub, 1, [(sub.prefix, n, n)], SettleTicket(), now)
+                        shard.settle(sub, 1, ACK, [(sub.prefix, n, n)], SettleTicket(), now)
                 else:
                     last = run.n + count - 1
-                    shard.ack(sub, 1, [(sub.prefix, run.n, last)], SettleTicket(), now)
+                    shard.settle(sub, 1, ACK, [(sub.prefix, run.n, last)], SettleTicket(), now)
         return done
 
     def work(self) -> list[Deliver]:

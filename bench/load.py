@@ -9,6 +9,7 @@ import time
 import trio
 
 from pushlane.wire.errors import PushlaneError
+from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.core.effects import Receipts, Run, SettleTicket
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.publication import Publication
@@ -98,7 +99,7 @@ class Consumer:
             self._tell()
 
         prefix = self._subscription.prefix
-        self._runner.ack(self._subscription, 1, [(prefix, n, n + count - 1)], answer)
+        self._runner.settle(self._subscription, 1, ACK, [(prefix, n, n + count - 1)], answer)
 
     def _tell(self) -> None:
         self.changed.set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from pushlane.wire.errors import Throttled, Unavailable
+from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.budget import Budget
 from pushlane_dispatcher.core.effects import PublishTicket, Receipts, SettleTicket
 from pushlane_dispatcher.core.explain import Explanation, Stats
@@ -284,45 +285,20 @@ class ShardRunner:
         self._shard.credit(subscription, credit)
         self._engine.wake()
 
-    def start(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        answer: SettleAnswer | None = None,
+    def settle(
+        self, subscription: Subscription, generation: int, act: Act,
+        receipts: Iterable[Receipts], answer: SettleAnswer | None = None,
     ) -> SettleTicket:  # fmt: skip
-        """Begin work. `ticket.lost` is complete when this and the next three return."""
-        ticket, now = self._ticket(answer)
-        self._shard.start(subscription, generation, receipts, ticket, now)
-        return ticket
+        """`ticket.lost` is complete when this returns.
 
-    def extend(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        lease_ms: int, answer: SettleAnswer | None = None,
-    ) -> SettleTicket:  # fmt: skip
+        `BadRequest` when a delay is longer than the queue keeps messages: nothing changes.
+        """
+        if act.delay_ms:
+            refusal = too_long(act.delay_ms, self._shard.config.retention_ms)
+            if refusal is not None:
+                raise refusal
         ticket, now = self._ticket(answer)
-        self._shard.extend(subscription, generation, receipts, lease_ms, ticket, now)
-        return ticket
-
-    def ack(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        answer: SettleAnswer | None = None,
-    ) -> SettleTicket:  # fmt: skip
-        ticket, now = self._ticket(answer)
-        self._shard.ack(subscription, generation, receipts, ticket, now)
-        return ticket
-
-    def nack(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        answer: SettleAnswer | None = None,
-        *, delay_ms: int | None = None, error: str | None = None, dead: bool = False,
-    ) -> SettleTicket:  # fmt: skip
-        """`BadRequest` when the delay is longer than the queue keeps messages: nothing changes."""
-        refusal = too_long(delay_ms or 0, self._shard.config.retention_ms)
-        if refusal is not None:
-            raise refusal
-        ticket, now = self._ticket(answer)
-        self._shard.nack(
-            subscription, generation, receipts, ticket, now,
-            delay_ms=delay_ms, error=error, dead=dead,
-        )  # fmt: skip
+        self._shard.settle(subscription, generation, act, receipts, ticket, now)
         return ticket
 
     # Managing

@@ -16,6 +16,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from pushlane_dispatcher.clock import Clock
+from pushlane_dispatcher.core.act import ACK, Act
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import PublishTicket, Receipts, Run, SettleTicket
 from pushlane_dispatcher.core.subscription import Subscription
@@ -190,7 +191,7 @@ class Consumer:
         (self.again if again else self.runs).extend(runs)
         if self.acking:
             for run in runs:
-                self.runner.ack(self.sub, self.sub.generation, [self.receipt(run)])
+                self.runner.settle(self.sub, self.sub.generation, ACK, [self.receipt(run)])
         self._tell()
 
     def lost(self, receipts: list[Receipts]) -> None:
@@ -229,13 +230,13 @@ class Consumer:
     async def ack(self, *runs: Run) -> SettleTicket:
         waiter: Waiter[SettleTicket] = Waiter()
         receipts = [self.receipt(run) for run in runs or self.runs]
-        self.runner.ack(self.sub, self.sub.generation, receipts, waiter)
+        self.runner.settle(self.sub, self.sub.generation, ACK, receipts, waiter)
         return await waiter.wait()
 
     async def nack(self, *runs: Run, **how: Any) -> SettleTicket:
         waiter: Waiter[SettleTicket] = Waiter()
         receipts = [self.receipt(run) for run in runs or self.runs]
-        self.runner.nack(self.sub, self.sub.generation, receipts, waiter, **how)
+        self.runner.settle(self.sub, self.sub.generation, Act("nack", **how), receipts, waiter)
         return await waiter.wait()
 
 

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from pushlane.wire.errors import Unavailable
+from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import PublishTicket, SettleTicket
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.stop import Stop
@@ -25,7 +26,9 @@ from tests.dispatcher.shared_store import SharedScriptedStore
 def extend(r: Rig, consumer: Consumer) -> Waiter[SettleTicket]:
     waiter: Waiter[SettleTicket] = Waiter()
     receipts = [consumer.receipt(run) for run in consumer.runs]
-    r.runner.extend(consumer.sub, consumer.sub.generation, receipts, 60_000, waiter)
+    r.runner.settle(
+        consumer.sub, consumer.sub.generation, Act("extend", lease_ms=60_000), receipts, waiter
+    )
     return waiter
 
 

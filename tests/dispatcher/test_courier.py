@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import trio
 
+from pushlane_dispatcher.core.act import ACK, Act
 from pushlane_dispatcher.lease_guard import cache_name
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.stop import Stop
@@ -66,10 +67,10 @@ async def test_settled_receipts_are_forgotten_and_started_ones_told() -> None:
         await consumer.got(2)
         assert [run.started for run in known(leases, r)] == [False]
         prefix = consumer.sub.prefix
-        r.runner.start(consumer.sub, 1, [(prefix, 1, 1)])
+        r.runner.settle(consumer.sub, 1, Act("start"), [(prefix, 1, 1)])
         await blocked()
         assert [(run.n, run.started) for run in known(leases, r)] == [(1, True), (2, False)]
-        r.runner.ack(consumer.sub, 1, [(prefix, 1, 2)])
+        r.runner.settle(consumer.sub, 1, ACK, [(prefix, 1, 2)])
         await blocked()
         assert known(leases, r) == []
 
@@ -211,7 +212,7 @@ async def test_a_release_that_finds_an_empty_cache_has_it_filled() -> None:
         await consumer.got(2)
         leases.table = LeaseTable()
         leases.script.add("release", fail_after(Forgotten("flushed")))
-        r.runner.ack(consumer.sub, 1, [(consumer.sub.prefix, 1, 1)])
+        r.runner.settle(consumer.sub, 1, ACK, [(consumer.sub.prefix, 1, 1)])
         await trio.sleep(5.1)
         assert [(run.n, run.count) for run in known(leases, r)] == [(2, 1)]
 
@@ -291,7 +292,7 @@ async def test_receipts_outlive_a_restart_if_the_cache_does(lost: bool) -> None:
         await r.publish(b"1", b"2", b"3")
         await consumer.got(3)
         prefix = consumer.sub.prefix
-        r.runner.ack(consumer.sub, 1, [(prefix, 1, 1)])
+        r.runner.settle(consumer.sub, 1, ACK, [(prefix, 1, 1)])
         await blocked()
     leases = MemoryLeases() if lost else MemoryLeases(leases.table)
     async with rig(MemoryStore(store.tables), leases) as r:
@@ -304,7 +305,7 @@ async def test_receipts_outlive_a_restart_if_the_cache_does(lost: bool) -> None:
         subscription = r.runner.subscription(prefix)
         assert subscription is not None
         assert r.queue.find(prefix) == (r.runner, subscription)
-        ticket = r.runner.ack(subscription, subscription.generation, [(prefix, 2, 2)])
+        ticket = r.runner.settle(subscription, subscription.generation, ACK, [(prefix, 2, 2)])
         assert ticket.lost == []
         assert await second.got(1) == [b"3"]  # its lease ran out, its attempt counted
         assert second.runs[0].attempt == 2
@@ -334,7 +335,7 @@ async def test_leases_that_outlive_a_restart_run_out_one_by_one() -> None:
         await r.runner.publish([message(b"3")], [7])
         await consumer.got(3)
         prefix = consumer.sub.prefix
-        r.runner.extend(consumer.sub, 1, [(prefix, 2, 3)], 60_000)
+        r.runner.settle(consumer.sub, 1, Act("extend", lease_ms=60_000), [(prefix, 2, 3)])
         await blocked()
     async with rig(MemoryStore(store.tables), MemoryLeases(leases.table)) as r:
         second = r.consumer(acking=True)

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from pushlane.wire.errors import NotFound, Unavailable
+from pushlane_dispatcher.core.act import ACK, Act
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.explain import Explanation
 from pushlane_dispatcher.core.ident import make_id
@@ -66,8 +67,8 @@ async def test_ends_that_only_the_store_knows(restart: bool) -> None:
         consumer = r.consumer(2)
         await consumer.got(2)
         prefix = consumer.sub.prefix
-        r.runner.ack(consumer.sub, 1, [(prefix, 1, 1)])
-        r.runner.nack(consumer.sub, 1, [(prefix, 2, 2)], dead=True, error="bad")
+        r.runner.settle(consumer.sub, 1, ACK, [(prefix, 1, 1)])
+        r.runner.settle(consumer.sub, 1, Act("nack", dead=True, error="bad"), [(prefix, 2, 2)])
         await blocked()
         r.runner.unsubscribe(consumer.sub)
         await r.runner.publish([message(b"another lane")], [7])

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from pushlane.wire.errors import Unavailable
+from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import PublishTicket, SettleTicket
 from pushlane_dispatcher.settings import Settings
@@ -108,7 +109,7 @@ async def test_every_waiting_publisher_and_settler_is_told() -> None:
         settle = Gate()
         store.script.add("settle", settle)
         settler: Waiter[SettleTicket] = Waiter()
-        r.runner.ack(consumer.sub, 1, [consumer.receipt(consumer.runs[0])], settler)
+        r.runner.settle(consumer.sub, 1, ACK, [consumer.receipt(consumer.runs[0])], settler)
         await settle.entered.wait()
         for waiter in publishers:
             with pytest.raises(Unavailable) as told:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.lease_guard import cache_name
 from pushlane_dispatcher.settings import Settings
@@ -120,7 +121,7 @@ async def test_redis_is_killed_under_load_and_comes_back_empty(server: Redis) ->
         adopted = r.runner.subscription(prefix)
         assert adopted is not None
         assert len(adopted.held) == 200 - settled
-        ticket = r.runner.ack(adopted, adopted.generation, [(prefix, last, last)])
+        ticket = r.runner.settle(adopted, adopted.generation, ACK, [(prefix, last, last)])
         assert ticket.lost == []
         await trio.sleep(0.3)
         assert second.runs == [], "nothing comes again early"

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from pushlane.wire.errors import BadRequest, Unavailable
+from pushlane_dispatcher.core.act import ACK, START, Act
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_leases.memory import MemoryLeases
@@ -108,7 +109,7 @@ async def test_an_ack_is_answered_only_when_it_is_stored() -> None:
         gate = Gate()
         store.script.add("settle", gate)
         waiter: Waiter[object] = Waiter()
-        ticket = r.runner.ack(consumer.sub, 1, [consumer.receipt(consumer.runs[0])], waiter)
+        ticket = r.runner.settle(consumer.sub, 1, ACK, [consumer.receipt(consumer.runs[0])], waiter)
         await gate.entered.wait()
         await blocked()
         assert waiter._answer is None
@@ -124,7 +125,7 @@ async def test_a_repeated_ack_is_a_duplicate_and_a_strange_receipt_is_lost() -> 
         await consumer.ack()
         again = await consumer.ack()
         assert again.duplicate == [(consumer.sub.prefix, 1, 1)]
-        strange = r.runner.ack(consumer.sub, 1, [("nobody", 1, 1)])
+        strange = r.runner.settle(consumer.sub, 1, ACK, [("nobody", 1, 1)])
         assert strange.lost == [("nobody", 1, 1)]
 
 
@@ -136,10 +137,10 @@ async def test_lease_start_extend_and_expiry() -> None:
         receipt = consumer.receipt(consumer.runs[0])
         await trio.sleep(50)  # only reserved: no lease runs
         waiter: Waiter[object] = Waiter()
-        started = r.runner.start(consumer.sub, 1, [receipt], waiter)
+        started = r.runner.settle(consumer.sub, 1, START, [receipt], waiter)
         assert await waiter.wait() is started
         await trio.sleep(9)
-        r.runner.extend(consumer.sub, 1, [receipt], 10_000)
+        r.runner.settle(consumer.sub, 1, Act("extend", lease_ms=10_000), [receipt])
         await trio.sleep(9)
         assert consumer.lost_receipts == []
         began = trio.current_time()
@@ -233,7 +234,7 @@ async def test_a_resumed_session_gets_what_it_did_not_list() -> None:
         await consumer.until(lambda: bool(consumer.again))
         assert [run.messages[0].body for run in consumer.again] == [b"2"]
         assert consumer.again[0].n == 2
-        old = r.runner.ack(consumer.sub, 1, [(prefix, 1, 2)])
+        old = r.runner.settle(consumer.sub, 1, ACK, [(prefix, 1, 2)])
         assert old.lost == [(prefix, 1, 2)]  # of the connection before
         assert not (await consumer.ack()).lost
 
@@ -320,7 +321,7 @@ async def test_calls_on_a_stopped_shard_are_unavailable() -> None:
         with pytest.raises(Unavailable):
             await r.runner.publish([message()])
         for call in (
-            lambda: r.runner.ack(consumer.sub, 1, []),
+            lambda: r.runner.settle(consumer.sub, 1, ACK, []),
             lambda: r.runner.detach(consumer.sub, 1),
             lambda: r.runner.stats(),
             lambda: r.runner.purge(),

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from pushlane.wire.errors import PushlaneError
+from pushlane_dispatcher.core.act import ACK, START, Act
 from pushlane_dispatcher.core.effects import Receipts, Run, SettleTicket
 from pushlane_dispatcher.core.ident import make_id, parse_id
 from pushlane_dispatcher.core.life import State
@@ -171,7 +172,7 @@ class Consumer:
         entry = self.sub.held.get(n)
         reserved = entry is not None and entry.state is State.RESERVED
         receipt = (self.sub.prefix, n, n)
-        ticket = self.runner.start(self.sub, self.sub.generation, [receipt])
+        ticket = self.runner.settle(self.sub, self.sub.generation, START, [receipt])
         if reserved and not ticket.lost:
             self.book.record(history.Start(self.book.wall(), f"{self.sub.prefix}.{n}"))
 
@@ -195,12 +196,9 @@ class Consumer:
 
         self.unanswered += 1
         receipts = [(sub.prefix, numbers[0], numbers[-1])]
-        if kind == "extend":
-            self.runner.extend(sub, sub.generation, receipts, 2_000, answered)
-        elif kind == "ack":
-            self.runner.ack(sub, sub.generation, receipts, answered)
-        else:
-            self.runner.nack(sub, sub.generation, receipts, answered, **options)
+        acts = {"extend": Act("extend", lease_ms=2_000), "ack": ACK}
+        act = acts.get(kind) or Act("nack", **options)
+        self.runner.settle(sub, sub.generation, act, receipts, answered)
 
 
 def _runs(numbers: list[int]) -> list[list[int]]:

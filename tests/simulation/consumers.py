@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pushlane_dispatcher.core.act import ACK, START, Act
 from pushlane_dispatcher.core.effects import Deliver, Receipts, SettleTicket
 from pushlane_dispatcher.core.life import State
 from pushlane_storage.history import event as history
@@ -25,6 +26,17 @@ Receipt = tuple[str, int]
 IDLE_MS = 3_000
 """How long a consumer with credit gets nothing before it says so: longer than any read, write or
 backoff takes where nothing fails."""
+
+
+ACTS = {
+    "ack": ACK,
+    "extend": Act("extend", lease_ms=2_000),
+    "nack": Act("nack", error="nack"),
+    "delay": Act("nack", delay_ms=700, error="delay"),
+    "back": Act("nack", delay_ms=0, error="back"),
+    "reject": Act("nack", error="reject", dead=True),
+}
+"""What a simulated consumer may say in the end."""
 
 
 class Holding:
@@ -283,7 +295,9 @@ class Consumer(Client):
         entry = part.sub.held.get(n)
         ticket = SettleTicket()
         reserved = entry is not None and entry.state is State.RESERVED
-        part.runner.shard.start(part.sub, part.generation, [(prefix, n, n)], ticket, conn.node.now)
+        part.runner.shard.settle(
+            part.sub, part.generation, START, [(prefix, n, n)], ticket, conn.node.now
+        )
         if reserved and not ticket.lost:
             part.runner.started(f"{prefix}.{n}")
         part.runner.turn()
@@ -338,16 +352,7 @@ class Consumer(Client):
             ticket.lost += receipts
             conn.answer(request.answered, ticket)
             return
-        if kind == "extend":
-            shard.extend(sub, generation, receipts, 2_000, ticket, now)
-        elif kind == "ack":
-            shard.ack(sub, generation, receipts, ticket, now)
-        elif kind in ("delay", "back"):
-            delay_ms = 700 if kind == "delay" else 0
-            shard.nack(sub, generation, receipts, ticket, now, delay_ms=delay_ms, error=kind)
-        else:
-            dead = kind == "reject"
-            shard.nack(sub, generation, receipts, ticket, now, error=kind, dead=dead)
+        shard.settle(sub, generation, ACTS[kind], receipts, ticket, now)
         part.fan.lost()
         part.runner.turn()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pushlane.wire.errors import BadRequest
+from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import (
     Deliver,
@@ -288,38 +289,39 @@ class Consumers:
 
     # What consumers say
 
-    def start(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        ticket: SettleTicket, now: int,
+    def settle(
+        self, subscription: Subscription, generation: int, act: Act,
+        receipts: Iterable[Receipts], ticket: SettleTicket, now: int, wall: int,
     ) -> None:  # fmt: skip
-        """The handler takes these up: the lease clock runs, the attempt counts."""
-        deadline = now + subscription.lease_ms
-        reserved = [
-            entry
-            for entry in self._find(subscription, generation, receipts, ticket)
-            if entry.state is State.RESERVED
-        ]
+        """`generation` is that of its last attach or resume: an older connection has no say."""
+        if act.verb == "ack":
+            if entries := self._give_up(subscription, generation, receipts, ticket, True):
+                self._ack(subscription, entries, now)
+        elif act.verb == "nack":
+            entries = self._give_up(subscription, generation, receipts, ticket, act.dead)
+            self._nack(subscription, entries, act, now, wall)
+        elif entries := self._find(subscription, generation, receipts, ticket):
+            if act.verb == "start":
+                self._start(subscription, entries, now)
+            else:
+                self._prolong(subscription, entries, now + act.lease_ms)
+
+    def _start(self, subscription: Subscription, entries: list[Entry], now: int) -> None:
+        reserved = [entry for entry in entries if entry.state is State.RESERVED]
         if not reserved:
             return
         subscription.lazy = False
         for entry in reserved:
             entry.attempts += 1
-            entry.deadline = deadline
         if self._meter is not None:
             self._meter.started(len(reserved))
         self._life.move(reserved, Event.START, now)
-        self._prolonged(subscription, reserved, deadline)
+        self._prolong(subscription, reserved, now + subscription.lease_ms)
 
-    def extend(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        lease_ms: int, ticket: SettleTicket, now: int,
-    ) -> None:  # fmt: skip
-        deadline = now + lease_ms
-        entries = self._find(subscription, generation, receipts, ticket)
+    def _prolong(self, subscription: Subscription, entries: list[Entry], deadline: int) -> None:
         for entry in entries:
             entry.deadline = deadline
-        if entries:
-            self._prolonged(subscription, entries, deadline)
+        self._prolonged(subscription, entries, deadline)
 
     def _prolonged(self, subscription: Subscription, entries: list[Entry], deadline: int) -> None:
         self.timers.watch(subscription, deadline)
@@ -334,13 +336,7 @@ class Consumers:
         self._prolonged(subscription, [entry], entry.deadline)
         self.timers.watch(subscription, subscription.adopt_until)
 
-    def ack(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        ticket: SettleTicket, now: int,
-    ) -> None:  # fmt: skip
-        entries = self._give_up(subscription, generation, receipts, ticket, True)
-        if not entries:
-            return
+    def _ack(self, subscription: Subscription, entries: list[Entry], now: int) -> None:
         subscription.failures = 0
         if self._meter is not None:
             self._meter.acked(entries, now)
@@ -352,19 +348,16 @@ class Consumers:
         self._log.ack(entries, hurried=bool(self._window.keys))
         self._offer(subscription)
 
-    def nack(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        ticket: SettleTicket, now: int, wall: int,
-        *, delay_ms: int | None, error: str | None, dead: bool,
-    ) -> None:  # fmt: skip
-        entries = self._give_up(subscription, generation, receipts, ticket, dead)
+    def _nack(
+        self, subscription: Subscription, entries: list[Entry], act: Act, now: int, wall: int
+    ) -> None:
         failed = 0
         for entry in entries:
-            if dead:
-                self._verdicts.reject(entry, error, now, wall)
+            if act.dead:
+                self._verdicts.reject(entry, act.error, now, wall)
             else:
-                failed += delay_ms is None and entry.state is State.LEASED
-                self._verdicts.nack(entry, delay_ms, error, now, wall)
+                failed += act.delay_ms is None and entry.state is State.LEASED
+                self._verdicts.nack(entry, act.delay_ms, act.error, now, wall)
         self._penalize(subscription, failed, now)
 
     def _find(

@@ -23,6 +23,7 @@ import msgspec
 
 from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher.core.account import Account
+from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, Bounds
 from pushlane_dispatcher.core.cancelling import cancel
 from pushlane_dispatcher.core.consumers import Consumers
@@ -304,37 +305,19 @@ class Shard:
     def credit(self, subscription: Subscription, credit: int) -> None:
         self.consumers.set_credit(subscription, credit)
 
-    def start(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        ticket: SettleTicket, now: int,
+    def settle(
+        self, subscription: Subscription, generation: int, act: Act,
+        receipts: Iterable[Receipts], ticket: SettleTicket, now: int,
     ) -> None:  # fmt: skip
-        self.consumers.start(subscription, generation, receipts, ticket, now)
-        self._confirm(ticket, Done(ticket))
-
-    def extend(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        lease_ms: int, ticket: SettleTicket, now: int,
-    ) -> None:  # fmt: skip
-        self.consumers.extend(subscription, generation, receipts, lease_ms, ticket, now)
-        self._confirm(ticket, Confirm(ticket))
-
-    def ack(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        ticket: SettleTicket, now: int,
-    ) -> None:  # fmt: skip
-        self.consumers.ack(subscription, generation, receipts, ticket, now)
-        self._answer(ticket)
-
-    def nack(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        ticket: SettleTicket, now: int,
-        *, delay_ms: int | None = None, error: str | None = None, dead: bool = False,
-    ) -> None:  # fmt: skip
-        self.consumers.nack(
-            subscription, generation, receipts, ticket, now, now + self.offset,
-            delay_ms=delay_ms, error=error, dead=dead,
-        )  # fmt: skip
-        self._answer(ticket)
+        """Start, ack, nack or extend what these receipts stand for."""
+        wall = now + self.offset
+        self.consumers.settle(subscription, generation, act, receipts, ticket, now, wall)
+        if act.verb == "extend":
+            self._confirm(ticket, Confirm(ticket))
+        elif act.verb == "start":
+            self._confirm(ticket, Done(ticket))
+        else:
+            self._answer(ticket)
 
     def _confirm(self, ticket: SettleTicket, effect: Confirm | Done) -> None:
         """At once, unless it says `duplicate`: that confirms a settle, so it must be durable."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pushlane.wire.errors import PushlaneError
+from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import PublishTicket, Receipts, SettleTicket
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
@@ -90,44 +91,18 @@ class RecordedRunner(ShardRunner):
         super().end(subscription)
         self._notes.unsubscribed(subscription)
 
-    def start(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        answer: SettleAnswer | None = None,
+    def settle(
+        self, subscription: Subscription, generation: int, act: Act,
+        receipts: Iterable[Receipts], answer: SettleAnswer | None = None,
     ) -> SettleTicket:  # fmt: skip
         receipts = list(receipts)
-        ticket = super().start(subscription, generation, receipts, answer)
-        self._notes.started(receipts, ticket)
-        return ticket
-
-    def extend(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        lease_ms: int, answer: SettleAnswer | None = None,
-    ) -> SettleTicket:  # fmt: skip
-        receipts, noted = list(receipts), _Noted(self._notes, answer)
-        ticket = super().extend(subscription, generation, receipts, lease_ms, noted.answer)
-        noted.asked("extend", receipts, subscription)
-        return ticket
-
-    def ack(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        answer: SettleAnswer | None = None,
-    ) -> SettleTicket:  # fmt: skip
-        receipts, noted = list(receipts), _Noted(self._notes, answer)
-        ticket = super().ack(subscription, generation, receipts, noted.answer)
-        noted.asked("ack", receipts, subscription)
-        return ticket
-
-    def nack(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
-        answer: SettleAnswer | None = None,
-        *, delay_ms: int | None = None, error: str | None = None, dead: bool = False,
-    ) -> SettleTicket:  # fmt: skip
-        receipts, noted = list(receipts), _Noted(self._notes, answer)
-        ticket = super().nack(
-            subscription, generation, receipts, noted.answer,
-            delay_ms=delay_ms, error=error, dead=dead,
-        )  # fmt: skip
-        noted.asked("reject" if dead else "nack", receipts, subscription)
+        if act.verb == "start":
+            ticket = super().settle(subscription, generation, act, receipts, answer)
+            self._notes.started(receipts, ticket)
+            return ticket
+        noted = _Noted(self._notes, answer)
+        ticket = super().settle(subscription, generation, act, receipts, noted.answer)
+        noted.asked("reject" if act.dead else act.verb, receipts, subscription)
         return ticket
 
     # Managing

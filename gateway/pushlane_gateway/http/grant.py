@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 
 from pushlane.wire.errors import PushlaneError, Unavailable, error_for
 from pushlane.wire.frames import DeliverMessage
+from pushlane_dispatcher.core.act import START
 from pushlane_dispatcher.core.effects import Receipts, Run
 from pushlane_dispatcher.core.ident import make_id
 from pushlane_dispatcher.core.places import Claims
@@ -160,7 +161,7 @@ class Grant:
         subscription = self.subscription
         receipts = runs_of_numbers(subscription.prefix, self._taken)
         with suppress(Unavailable):
-            self.runner.start(subscription, subscription.generation, receipts)
+            self.runner.settle(subscription, subscription.generation, START, receipts)
             self.runner.unsubscribe(subscription)
         self.rest()
 

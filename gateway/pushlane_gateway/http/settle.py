@@ -7,7 +7,6 @@ and are `lease_lost` here, unless the session was cut off by a crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from starlette.responses import Response
@@ -15,9 +14,8 @@ from starlette.responses import Response
 from pushlane.wire.frames import Ack, Extend, Nack
 from pushlane.wire.receipts import Span
 from pushlane.wire.validate import check_extend, check_nack, check_receipts
-from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.core.act import ACK, Act
 from pushlane_dispatcher.open_queue import OpenQueue
-from pushlane_dispatcher.sink import SettleAnswer as Answer
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_gateway.http.call import Call
 from pushlane_gateway.http.grant import Grant, find_grant
@@ -26,7 +24,6 @@ from pushlane_gateway.http.tools import HttpTools
 from pushlane_gateway.session.receipts import count, render_all
 from pushlane_gateway.session.settling import Gather
 
-Act = Callable[[Grant, list[Span], Answer], SettleTicket]
 NONE = 1
 """A frame names a sub, a request has none."""
 
@@ -34,44 +31,27 @@ NONE = 1
 async def ack(call: Call) -> Response:
     body: AckBody = await call.body()
     spans = check_receipts(Ack(NONE, body.receipts), call.tools.limits)
-
-    def act(grant: Grant, own: list[Span], answer: Answer) -> SettleTicket:
-        found = grant.subscription
-        return grant.runner.ack(found, found.generation, own, answer)
-
-    return await _settle(call, spans, act)
+    return await _settle(call, ACK, spans)
 
 
 async def nack(call: Call) -> Response:
     body: NackBody = await call.body()
     frame = Nack(NONE, body.receipts, body.delay_ms, body.error, body.dead)
     spans = check_nack(frame, call.tools.limits)
-
-    def act(grant: Grant, own: list[Span], answer: Answer) -> SettleTicket:
-        found = grant.subscription
-        return grant.runner.nack(
-            found, found.generation, own, answer,
-            delay_ms=body.delay_ms, error=body.error, dead=body.dead,
-        )  # fmt: skip
-
-    return await _settle(call, spans, act)
+    act = Act("nack", delay_ms=body.delay_ms, error=body.error, dead=body.dead)
+    return await _settle(call, act, spans)
 
 
 async def extend(call: Call) -> Response:
     body: ExtendBody = await call.body()
     spans = check_extend(Extend(NONE, body.receipts, body.lease_ms), call.tools.limits)
-
-    def act(grant: Grant, own: list[Span], answer: Answer) -> SettleTicket:
-        found = grant.subscription
-        return grant.runner.extend(found, found.generation, own, body.lease_ms, answer)
-
-    return await _settle(call, spans, act)
+    return await _settle(call, Act("extend", lease_ms=body.lease_ms), spans)
 
 
-async def _settle(call: Call, spans: list[Span], act: Act) -> Response:
+async def _settle(call: Call, act: Act, spans: list[Span]) -> Response:
     queue = await call.tools.open_existing(call.identity, call.queue)
     by_grant, duplicate, lost = _sort(queue, spans, call.tools)
-    gather = await _act(by_grant, act)
+    gather = await _act(act, by_grant)
     if gather.error is not None:
         raise gather.error
     duplicate += gather.duplicate
@@ -81,14 +61,15 @@ async def _settle(call: Call, spans: list[Span], act: Act) -> Response:
     return call.answer(SettleAnswer(render_all(lost), render_all(duplicate)))
 
 
-async def _act(by_grant: dict[Grant, list[Span]], act: Act) -> Gather:
+async def _act(act: Act, by_grant: dict[Grant, list[Span]]) -> Gather:
     """What became of it, once all of it is durable."""
     waiter: Waiter[Gather] = Waiter()
     gather = Gather(len(by_grant) + 1, waiter)
     with ExitStack() as settling:
         for grant, own in by_grant.items():
             settling.enter_context(grant.settling())
-            act(grant, own, gather)
+            found = grant.subscription
+            grant.runner.settle(found, found.generation, act, own, gather)
         gather.one_less()
         return await waiter.wait()
 

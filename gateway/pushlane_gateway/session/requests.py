@@ -41,15 +41,14 @@ from pushlane.wire.validate import (
     check_receipts,
     check_subscribe,
 )
-from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.core.act import ACK, START, Act
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_dispatcher.publication import Publication
-from pushlane_dispatcher.sink import SettleAnswer
 from pushlane_gateway.session.parking import Parking
 from pushlane_gateway.session.publishing import Batch
 from pushlane_gateway.session.receipts import count, render_all
 from pushlane_gateway.session.session import Session
-from pushlane_gateway.session.settling import Act, Gather, Holder, settle, settle_silently
+from pushlane_gateway.session.settling import Gather, settle, settle_silently
 from pushlane_gateway.session.sub import SubOptions
 
 if TYPE_CHECKING:
@@ -275,35 +274,21 @@ class Requests:
     # Settling
 
     def _start(self, frame: Start) -> None:
-        self._settle(frame, check_receipts(frame, self._limits), _start)
+        self._settle(frame, START, check_receipts(frame, self._limits))
 
     def _ack(self, frame: Ack) -> None:
-        self._settle(frame, check_receipts(frame, self._limits), _ack)
+        self._settle(frame, ACK, check_receipts(frame, self._limits))
 
     def _nack(self, frame: Nack) -> None:
         spans = check_nack(frame, self._limits)
-
-        def nack(holder: Holder, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
-            subscription = holder.subscription
-            return holder.runner.nack(
-                subscription, subscription.generation, own, answer,
-                delay_ms=frame.delay_ms, error=frame.error, dead=frame.dead,
-            )  # fmt: skip
-
-        self._settle(frame, spans, nack)
+        act = Act("nack", delay_ms=frame.delay_ms, error=frame.error, dead=frame.dead)
+        self._settle(frame, act, spans)
 
     def _extend(self, frame: Extend) -> None:
         spans = check_extend(frame, self._limits)
+        self._settle(frame, Act("extend", lease_ms=frame.lease_ms), spans)
 
-        def extend(holder: Holder, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
-            subscription = holder.subscription
-            return holder.runner.extend(
-                subscription, subscription.generation, own, frame.lease_ms, answer
-            )
-
-        self._settle(frame, spans, extend)
-
-    def _settle(self, frame: Start | Ack | Nack | Extend, spans: list[Span], act: Act) -> None:
+    def _settle(self, frame: Start | Ack | Nack | Extend, act: Act, spans: list[Span]) -> None:
         sub = self._session.sub(frame.sub)
         id = frame.id
         if id is not None:
@@ -311,10 +296,10 @@ class Requests:
             if sub is None:
                 answer(Gather.all_lost(spans))
             else:
-                settle(sub, spans, act, answer)
+                settle(sub, act, spans, answer)
             return
-        lost = spans if sub is None else settle_silently(sub, spans, act)
-        self._metrics.settled.add(_op(frame), count(spans) - count(lost))
+        lost = spans if sub is None else settle_silently(sub, act, spans)
+        self._metrics.settled.add(act.verb, count(spans) - count(lost))
         if lost:
             self._connection.send(LeaseLostFrame(frame.sub, render_all(lost)))
 
@@ -327,14 +312,6 @@ class Requests:
         refused = count(gather.lost) + count(gather.duplicate)
         self._metrics.settled.add(_op(frame), total - refused)
         self._answer(id, Done(id, render_all(gather.lost), render_all(gather.duplicate)))
-
-
-def _start(holder: Holder, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
-    return holder.runner.start(holder.subscription, holder.subscription.generation, own, answer)
-
-
-def _ack(holder: Holder, own: list[Span], answer: SettleAnswer | None) -> SettleTicket:
-    return holder.runner.ack(holder.subscription, holder.subscription.generation, own, answer)
 
 
 def _op(frame: ClientFrame) -> str:

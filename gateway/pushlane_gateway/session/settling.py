@@ -6,14 +6,13 @@ from collections.abc import Callable, Collection
 
 from pushlane.wire.errors import PushlaneError, Unavailable
 from pushlane.wire.receipts import Span
+from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.sink import SettleAnswer
 from pushlane_gateway.session.part import Adopted, Part
 from pushlane_gateway.session.sub import Sub
 
 Holder = Part | Adopted
-Act = Callable[[Holder, list[Span], SettleAnswer | None], SettleTicket]
-"""What to do with the receipts of one holder."""
 
 DOWN = Unavailable("the queue moves: try again", retry_ms=100)
 
@@ -51,31 +50,27 @@ class Gather:
             self._answer(self)
 
 
-def settle(sub: Sub, spans: list[Span], act: Act, answer: Callable[[Gather], None]) -> None:
+def settle(sub: Sub, act: Act, spans: list[Span], answer: Callable[[Gather], None]) -> None:
     """With an answer, once all of it is durable."""
     holders, foreign = _holders(sub, spans)
     gather = Gather(len(holders) + 1, answer)
     gather.lost += foreign
     for holder, own in holders:
         try:
-            if not holder.up:
-                raise DOWN
-            act(holder, own, gather)
+            _settle(holder, act, own, gather)
         except Unavailable as error:
             gather.one_less(error)
     gather.one_less()
     sub.settled()
 
 
-def settle_silently(sub: Sub, spans: list[Span], act: Act) -> list[Span]:
+def settle_silently(sub: Sub, act: Act, spans: list[Span]) -> list[Span]:
     """Without one: only what is lost is told. Raises Unavailable."""
     holders, lost = _holders(sub, spans)
     fault: Unavailable | None = None
     for holder, own in holders:
         try:
-            if not holder.up:
-                raise DOWN
-            lost += act(holder, own, None).lost
+            lost += _settle(holder, act, own, None).lost
         except Unavailable as error:
             fault = error
     sub.settled()
@@ -83,6 +78,15 @@ def settle_silently(sub: Sub, spans: list[Span], act: Act) -> list[Span]:
         sub.tell_lost(lost)
         raise fault
     return lost
+
+
+def _settle(
+    holder: Holder, act: Act, spans: list[Span], answer: SettleAnswer | None
+) -> SettleTicket:
+    if not holder.up:
+        raise DOWN
+    subscription = holder.subscription
+    return holder.runner.settle(subscription, subscription.generation, act, spans, answer)
 
 
 Holders = Collection[tuple[Holder, list[Span]]]

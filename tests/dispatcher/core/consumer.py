@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from pushlane_dispatcher.core.act import ACK, START, Act
 from pushlane_dispatcher.core.effects import Deliver, Receipts, SettleTicket
 from pushlane_dispatcher.core.subscription import Subscription
 
@@ -85,8 +86,14 @@ class Consumer:
     def ack_runs(
         self, runs: list[Receipts], generation: int | None = None, silent: bool = False
     ) -> SettleTicket:
+        return self.settle(ACK, runs, generation, silent)
+
+    def settle(
+        self, act: Act, runs: list[Receipts], generation: int | None, silent: bool = False
+    ) -> SettleTicket:
         ticket = SettleTicket(silent=silent)
-        self.rig.shard.ack(self.sub, self._generation(generation), runs, ticket, self.rig.now)
+        now = self.rig.now
+        self.rig.shard.settle(self.sub, self._generation(generation), act, runs, ticket, now)
         self.rig.run()
         return ticket
 
@@ -98,36 +105,14 @@ class Consumer:
         dead: bool = False,
         generation: int | None = None,
     ) -> SettleTicket:
-        ticket = SettleTicket()
-        self.rig.shard.nack(
-            self.sub,
-            self._generation(generation),
-            self.runs(numbers),
-            ticket,
-            self.rig.now,
-            delay_ms=delay_ms,
-            error=error,
-            dead=dead,
-        )
-        self.rig.run()
-        return ticket
+        act = Act("nack", delay_ms=delay_ms, error=error, dead=dead)
+        return self.settle(act, self.runs(numbers), generation)
 
     def start(self, *numbers: int, generation: int | None = None) -> SettleTicket:
-        ticket = SettleTicket()
-        self.rig.shard.start(
-            self.sub, self._generation(generation), self.runs(numbers), ticket, self.rig.now
-        )
-        self.rig.run()
-        return ticket
+        return self.settle(START, self.runs(numbers), generation)
 
     def extend(self, lease_ms: int, *numbers: int, generation: int | None = None) -> SettleTicket:
-        ticket = SettleTicket()
-        runs = self.runs(numbers)
-        self.rig.shard.extend(
-            self.sub, self._generation(generation), runs, lease_ms, ticket, self.rig.now
-        )
-        self.rig.run()
-        return ticket
+        return self.settle(Act("extend", lease_ms=lease_ms), self.runs(numbers), generation)
 
     def credit(self, credit: int) -> None:
         self.rig.shard.credit(self.sub, credit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 
 from pushlane.wire.errors import NotFound, Unavailable
+from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.open_queue import OpenQueue
 from pushlane_gateway.http.grant import Grant, find_grant
 from pushlane_gateway.http.poll import Poll, PollOptions
@@ -24,7 +25,7 @@ async def test_what_was_taken_back_is_not_in_the_answer() -> None:
         grant = attach(r)
         await blocked()
         prefix = grant.subscription.prefix
-        r.runner.nack(grant.subscription, 1, [(prefix, 1, 1)], delay_ms=60_000)
+        r.runner.settle(grant.subscription, 1, Act("nack", delay_ms=60_000), [(prefix, 1, 1)])
         found, size = grant.take(10, 1_000_000)
         assert [shown.receipt for shown in found] == [f"{prefix}.2"]
         assert size > 0

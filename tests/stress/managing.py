@@ -40,7 +40,7 @@ class Manager:
     async def run(self) -> None:
         acts: list[Callable[[], Awaitable[None]]] = [
             self._look, self._look, self._look, self._pause, self._change, self._redrive,
-            self._cancel, self._purge, self._delete, self._fill,
+            self._cancel, self._purge, self._delete, self._fill, self._declare, self._retain,
         ]  # fmt: skip
         async with self._http:
             while True:
@@ -76,7 +76,8 @@ class Manager:
         name = self._rng.choice((WORK, KEYS, JUNK, f"{WORK}.dead"))
         path = self._rng.choice(
             (
-                "/healthz", "/metrics", "/openapi.json", "/v1/limits", "/v1/queues?limit=3",
+                "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/v1/limits",
+                "/v1/queues?limit=3", "/v1/queues?stats=true",
                 "/v1/usage?by=minute", f"/v1/queues/{name}", f"/v1/queues/{name}/stats",
                 f"/v1/queues/{name}/consumers", f"/v1/queues/{name}/peek?limit=5",
                 f"/v1/queues/{name}/peek?limit=50",
@@ -113,6 +114,10 @@ class Manager:
             body["dry_run"] = True
         if self._rng.random() < 0.3:
             body["cause"] = self._rng.choice(("max_attempts", "rejected", "expired"))
+        if self._rng.random() < 0.3:
+            body |= {"to": WORK, "queue": WORK}
+        if self._rng.random() < 0.2:
+            body |= {"max": 10, "rate": 50}
         await self._ask("POST", f"/v1/queues/{WORK}.dead/redrive", body)
         await self._ask("POST", f"/v1/queues/{JUNK}.dead/redrive", {"max": 50})
 
@@ -134,6 +139,24 @@ class Manager:
         if self._rng.random() < 0.7:  # else a publish makes it
             headers = {"If-None-Match": "*"}
             await self._ask("PUT", f"/v1/queues/{JUNK}", CONFIGS[JUNK], headers)
+
+    async def _declare(self) -> None:
+        """Again what is there, or a little different."""
+        await self._ask("POST", "/v1/queues", {"name": WORK, **CONFIGS[WORK]})
+        status, there = await self._ask("GET", f"/v1/queues/{JUNK}")
+        if status == 200:
+            config = {**CONFIGS[JUNK], "shards": there["shards"]}  # a publish may have made it
+            config["max_messages"] = self._rng.choice((300, 2_000))
+            await self._ask("POST", "/v1/queues", {"name": JUNK, **config})
+            await self._ask("PUT", f"/v1/queues/{JUNK}", config)
+
+    async def _retain(self) -> None:
+        """As the job does that drops what was archived; nothing was."""
+        name = self._rng.choice((WORK, KEYS, JUNK))
+        status, answer = await self._ask("GET", f"/v1/queues/{name}/peek?limit=1")
+        if status == 200 and answer["messages"]:
+            queue_id = answer["messages"][0]["id"].partition("-")[0]
+            await self._ask("POST", f"/v1/queues/{name}/retention", {"queue_id": queue_id})
 
     async def _fill(self) -> None:
         """Publish to a queue that nobody reads until it is full, and look when that is."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 from tests.attacks import raw
-from tests.gateway.process import Process, environment
+from tests.gateway.process import PUSHLANE, Process, environment
 
 MIB = 1024 * 1024
 LOOK_S, STILL, LONGEST_S = 0.05, 6, 60.0
@@ -60,10 +59,9 @@ def wait_until_idle(process: Process) -> None:
 
 def make_key(folder: Path) -> str:
     """A key for the server that will run here: from now on everybody needs one."""
-    main = "from pushlane.cli import main; main()"
-    command = [sys.executable, "-c", main, "token", "create", "neighbour", "--allow", "admin:*"]
+    command = ["token", "create", "neighbour", "--allow", "admin:*", "--data", str(folder / "data")]
     made = subprocess.run(
-        [*command, "--data", str(folder / "data")],
+        [*PUSHLANE, *command],
         env=environment(), stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     return made.stdout.strip()

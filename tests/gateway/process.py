@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-COMMAND = [sys.executable, "-c", "from pushlane.cli import main; main()", "serve"]
+PUSHLANE = [sys.executable, "-c", "from pushlane.cli import main; main()"]
+COMMAND = [*PUSHLANE, "serve"]
 TIMEOUT = 60
 
 

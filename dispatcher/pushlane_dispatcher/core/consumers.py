@@ -321,9 +321,6 @@ class Consumers:
     def _prolong(self, subscription: Subscription, entries: list[Entry], deadline: int) -> None:
         for entry in entries:
             entry.deadline = deadline
-        self._prolonged(subscription, entries, deadline)
-
-    def _prolonged(self, subscription: Subscription, entries: list[Entry], deadline: int) -> None:
         self.timers.watch(subscription, deadline)
         if subscription.away_until is not None:  # adopted: it waits for its last lease
             subscription.away_until = max(subscription.away_until, deadline)
@@ -333,7 +330,7 @@ class Consumers:
     def adopted(self, subscription: Subscription, entry: Entry) -> None:
         """A lease outlived its owner; from now on this one vouches for it."""
         assert subscription.adopt_until is not None
-        self._prolonged(subscription, [entry], entry.deadline)
+        self._prolong(subscription, [entry], entry.deadline)
         self.timers.watch(subscription, subscription.adopt_until)
 
     def _ack(self, subscription: Subscription, entries: list[Entry], now: int) -> None:

@@ -44,8 +44,8 @@ log = logging.getLogger(__name__)
 KNOWN = "pushlane.known"
 """Our extension of ASGI: an app calls its `tell` with their claims when it knows who asks."""
 CHUNKS = 2
-"""Of a body that are taken before others have their turn: 50 microseconds of work. Fifty
-who flood together hold up the others for fifty times as long."""
+"""Of a body that are taken before others have their turn: 50 microseconds of work. Of fifty who
+flood together each has its turn before a neighbour has one."""
 JOINED_BYTES = 16 * 1024
 """An answer up to this is one write: to copy it costs less than another call of the system. A
 larger one is never copied: many clients may be slow to take the same page."""

@@ -29,7 +29,8 @@ const LOOK_MS = 3000;
  * Browsers don't tell why it failed. Over HTTP a server tells a page whose origin it refuses. If it
  * answers anything else at the same time it is there, so something in between doesn't let WebSockets
  * through. If it doesn't answer either, the failure says nothing about them. What it answers doesn't
- * matter then: so a page need not be allowed to read it.
+ * matter then: so a page need not be allowed to read it. Nothing but the origin is looked at before
+ * a GET of the pipe is refused, so it costs the server next to nothing.
  */
 export async function look(base: string, loss: Loss, isChoosing: boolean): Promise<Loss> {
   const asked = ask("GET", `${base}/v1/pipe`, "", "", LOOK_MS) as Promise<PushlaneError>;

@@ -50,10 +50,12 @@ class Server:
 async def server(
     tables: Tables, name: str, settings: Settings | None = None
 ) -> AsyncIterator[Server]:
-    store = await CassandraStore.over(ModelRing(tables), Limits())
-    async with open_dispatcher(
-        store, clock=mock_clock(), owner=name, settings=settings
-    ) as dispatcher:
+    clock, ring = mock_clock(), ModelRing(tables)
+    # Else servers adopt the real time, which the store would tell: by that, what is stamped with
+    # the mock time is due at once, and every server opens the queues that another gives back.
+    ring.wall = clock.system
+    store = await CassandraStore.over(ring, Limits())
+    async with open_dispatcher(store, clock=clock, owner=name, settings=settings) as dispatcher:
         yield Server(dispatcher, store)
     await store.close()
 

@@ -11,7 +11,7 @@ import trio
 from pushlane_leases.interface import Forgotten, LeaseCacheError, ReceiptRun, StaleEpoch
 from pushlane_leases.redis.cache import RedisLeases
 from pushlane_leases.redis.limits import RedisLimits
-from tests.leases.samples import NOW, by_receipt, run
+from tests.leases.samples import LEASE_MS, NOW, by_receipt, run
 from tools.services.ports import free_port
 from tools.services.redis import Redis
 
@@ -90,9 +90,15 @@ async def test_a_redis_that_hangs_is_an_error_in_time_and_then_forgiven(
 async def test_a_read_only_and_a_full_redis(leases: RedisLeases, server: Redis) -> None:
     with server.client() as client:
         await leases.grant("s", 1, [run(1)])
+        await leases.grant("s", 1, [run(3)])
         client.config_set("maxmemory", 1)
-        with pytest.raises(LeaseCacheError, match=r"OOM|OutOfMemory"):
-            await leases.grant("s", 1, [run(2)])
+        # Also where it has to be kept for longer than what is there.
+        for later in (0, 60_000):
+            with pytest.raises(LeaseCacheError, match=r"OOM|OutOfMemory"):
+                await leases.grant("s", 1, [run(2, deadline=NOW + LEASE_MS + later)])
+            with pytest.raises(LeaseCacheError, match=r"OOM|OutOfMemory"):
+                await leases.remember("s", 1, [("a", b"b")], NOW + later, NOW)
+        await leases.release("s", 1, [ReceiptRun("p", 3, 3)])  # which makes room
         client.config_set("maxmemory", 0)
         client.replicaof("127.0.0.1", free_port())
         with pytest.raises(LeaseCacheError, match=r"(?i)read.?only"):

@@ -4,6 +4,7 @@ local owner = newer_owner()
 if owner then
   return owner
 end
+keep_epoch()
 local page = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[4], '+', 'LIMIT', 0, ARGV[5])
 local answer = {#page == tonumber(ARGV[5]) and page[#page] or ''}
 for _, run in ipairs(page) do

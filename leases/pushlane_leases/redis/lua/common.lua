@@ -11,7 +11,14 @@ end
 -- Nobody has been here before, or it was forgotten: the caller knows.
 local fresh = false
 
--- The owner's epoch if the caller's is older; else the caller is the owner from now on.
+local function keep_epoch()
+  keep(KEYS[1], tonumber(ARGV[2]))
+end
+
+-- The owner's epoch if the caller's is older; else the caller is the owner from now on, and has to
+-- keep its epoch. A full Redis refuses the first write of a script that needs memory, and none
+-- after one that needs none, as `keep` is: so who adds something keeps the epoch last, and who
+-- takes something out first.
 local function newer_owner()
   local mine = tonumber(ARGV[1])
   local owner = redis.call('GET', KEYS[1])
@@ -23,7 +30,6 @@ local function newer_owner()
   if mine > owner then
     redis.call('SET', KEYS[1], ARGV[1], 'KEEPTTL')
   end
-  keep(KEYS[1], tonumber(ARGV[2]))
   return nil
 end
 

@@ -25,4 +25,5 @@ if excess > 0 then
     redis.call('ZREM', KEYS[2], run)
   end
 end
+keep_epoch()
 return fresh and 'fresh' or nil

@@ -2,4 +2,8 @@
 if redis.call('GET', KEYS[1]) == ARGV[3] then
   redis.call('DEL', KEYS[1], KEYS[2])
 end
-return newer_owner()
+local owner = newer_owner()
+if not owner then
+  keep_epoch()
+end
+return owner

@@ -6,4 +6,5 @@ end
 for i = 2, #KEYS do
   redis.call('SET', KEYS[i], ARGV[i + 2], 'PX', ARGV[3])
 end
+keep_epoch()
 return fresh and 'fresh' or nil

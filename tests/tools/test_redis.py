@@ -9,6 +9,7 @@ import redis
 
 from tests.tools.test_process import wait_died, wait_gone
 from tools.services import folder
+from tools.services import redis as redis_service
 from tools.services.fault import CannotStart
 from tools.services.ports import free_port
 from tools.services.redis import running_redis, running_redis_cluster
@@ -84,3 +85,16 @@ def test_a_cluster_is_whole_when_it_is_given_out() -> None:
                 client.set(f"key-{number}", number)
                 assert client.get(f"key-{number}") == str(number).encode()
         assert sum(server.client().dbsize() for server in servers) == 3
+
+
+def test_ports_that_somebody_took_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first choice of each, of the bus too, is taken when Redis comes to it."""
+    with running_redis() as other:
+        free = [free_port() for _ in range(7)]
+        chosen = iter([other.port, free[0], free[1], other.port, free[2], free[3], free[4]])
+        monkeypatch.setattr(redis_service, "free_port", lambda: next(chosen))
+        with running_redis() as alone:
+            assert alone.port == free[0]
+        with running_redis_cluster() as (node,):
+            assert (node.bus, node.port) == (free[2], free[3])
+        assert next(chosen) == free[4]

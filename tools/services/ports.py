@@ -8,11 +8,14 @@ FIRST, LAST = 20_000, 32_000
 """Below those that the kernel gives to outgoing connections: it takes none of them meanwhile."""
 TRIES = 1_000
 
+_random = random.SystemRandom()
+"""Tests seed the shared generator: workers with the same seed would choose the same ports."""
+
 
 def free_port(hosts: Sequence[str] = ("127.0.0.1",)) -> int:
     """A port that is free on each of the addresses."""
     for _ in range(TRIES):
-        port = random.randint(FIRST, LAST)
+        port = _random.randint(FIRST, LAST)
         if all(_is_free(host, port) for host in hosts):
             return port
     raise OSError(f"no port between {FIRST} and {LAST} is free")

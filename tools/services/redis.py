@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tools.services.fault import CannotStart
 from tools.services.folder import scratch_folder
 from tools.services.ports import free_port
 from tools.services.process import Process, need
@@ -19,6 +20,9 @@ HOST = "127.0.0.1"
 START_SECONDS = 30
 STOP_SECONDS = 10
 SLOTS = 16_384
+TRIES = 5
+"""Somebody may take a port between our look at it and the start."""
+TAKEN = "Address already in use"
 
 
 class Redis:
@@ -87,10 +91,12 @@ def running_redis(*, folder: Path | None = None, port: int | None = None) -> Ite
     """A Redis until the end of the block; with a folder it keeps its data there, for the next."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        with _run(Redis(folder, port or free_port(), keep=True)) as server:
-            yield server
-    else:
-        with scratch_folder() as scratch, _run(Redis(scratch, port or free_port())) as server:
+    with scratch_folder() as scratch:
+
+        def make() -> Redis:
+            return Redis(folder or scratch, port or free_port(), keep=folder is not None)
+
+        with _run(make, TRIES if port is None else 1) as server:
             yield server
 
 
@@ -98,16 +104,22 @@ def running_redis(*, folder: Path | None = None, port: int | None = None) -> Ite
 def running_redis_cluster(size: int = 1) -> Iterator[list[Redis]]:
     """A Redis Cluster without replicas; also one alone refuses what would cross hash slots."""
     with scratch_folder() as scratch, ExitStack() as running:
-        servers = []
-        for number in range(size):
-            (folder := scratch / f"node-{number}").mkdir()
-            options = ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
-            server = Redis(folder, free_port(), options=options)
-            server.process.log = scratch / f"redis-{number}.log"
-            servers.append(running.enter_context(_run(server)))
-            server.bus = int(options[-1])
+        nodes = [partial(_make_node, scratch, number) for number in range(size)]
+        servers = [running.enter_context(_run(make, TRIES)) for make in nodes]
         _join(servers)
         yield servers
+
+
+def _make_node(scratch: Path, number: int) -> Redis:
+    folder = scratch / f"node-{number}"
+    folder.mkdir(exist_ok=True)
+    bus = free_port()
+    server = Redis(
+        folder, free_port(), options=["--cluster-enabled", "yes", "--cluster-port", str(bus)]
+    )
+    server.process.log = scratch / f"redis-{number}.log"
+    server.bus = bus
+    return server
 
 
 def _join(servers: Sequence[Redis]) -> None:
@@ -130,11 +142,26 @@ def _is_whole(server: Redis, size: int) -> bool:
 
 
 @contextmanager
-def _run(server: Redis) -> Iterator[Redis]:
+def _run(make: Callable[[], Redis], tries: int) -> Iterator[Redis]:
+    server = _start(make, tries)
     try:
-        server.start()
         yield server
         if server.process.died:
             raise server.process.fault("ended by itself")
     finally:
         server.stop()
+
+
+def _start(make: Callable[[], Redis], tries: int) -> Redis:
+    """One that runs; each that finds its ports taken is followed by one with other ports."""
+    while True:
+        tries -= 1
+        server = make()
+        try:
+            server.start()
+        except BaseException as fault:
+            server.stop()
+            if not (tries and isinstance(fault, CannotStart) and TAKEN in str(fault)):
+                raise
+        else:
+            return server

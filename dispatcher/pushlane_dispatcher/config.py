@@ -95,3 +95,8 @@ def own_dead_letter(name: str, config: QueueConfig) -> str | None:
     if config.dead_letter == "" or name.endswith(DEAD):
         return None
     return config.dead_letter or name + DEAD
+
+
+def queue_ranges(limits: Limits = DEFAULTS) -> dict[str, tuple[int, int]]:
+    """The least and the most that a queue's numbers may be."""
+    return {**_ranges(limits), "max_bytes": (1, MAX_BYTES)}

@@ -32,6 +32,7 @@ from pushlane_dispatcher.core.budget import Budget
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.door import Caller, Door
 from pushlane_dispatcher.due import DueShards
 from pushlane_dispatcher.lease_guard import LeaseGuard
 from pushlane_dispatcher.manager import Manager
@@ -118,6 +119,9 @@ async def _is_ours(_: ShardKey) -> None:
 class Dispatcher:
     def __init__(self, tools: Tools, nursery: trio.Nursery, owner: str) -> None:
         self._tools = tools
+        self.chance = tools.chance
+        self.start_soon = nursery.start_soon
+        """For what outlives a call; such tasks end with the dispatcher."""
         self.clock = tools.clock
         self.leases = tools.leases
         self._queues = Queues(tools, lambda row: self._manager.finish_soon(row))
@@ -338,6 +342,18 @@ class Dispatcher:
         await self._manager.finish(tenant, name)
         raise NotFound(f"there is no queue {name}")
 
+    async def open_for(self, caller: Caller, name: str) -> OpenQueue:
+        """The same for a caller, who may have it made."""
+        found = self.opened(caller.tenant, name)
+        if found is not None:
+            return found
+        if caller.template is not None:
+            await self._make_for(caller, name, caller.template)
+        return await self.open(caller.tenant, name, claims=caller.claims)
+
+    def door(self, caller: Caller, failed: Callable[[Exception], None]) -> Door:
+        return Door(self, caller, failed)
+
     def _found(self, tenant: str, name: str, claims: Claims | None) -> OpenQueue | None:
         """A queue that is open, for these or for anybody."""
         found = self._open.get((tenant, name))
@@ -397,13 +413,20 @@ class Dispatcher:
     ) -> Publication:
         return await (await self.open(tenant, name, create=create)).publish(messages, lanes)
 
-    async def make_for(self, tenant: str, name: str, config: QueueConfig, claims: Claims) -> None:
+    async def publish_for(
+        self, caller: Caller, name: str, messages: list[Message], lanes: Sequence[int] | None
+    ) -> Publication:
+        """Store a caller's messages; answers when all are decided."""
+        queue = await self.open_for(caller, name)
+        return await queue.publish(messages, lanes, claims=caller.claims)
+
+    async def _make_for(self, caller: Caller, name: str, config: QueueConfig) -> None:
         """`ensure` for who is about to open it. Who may not is refused before there is a queue."""
         with suppress(NotFound):
-            await self._queues.get(tenant, name)
+            await self._queues.get(caller.tenant, name)
             return
-        await self._shards.check_room(claims)
-        await self.ensure(tenant, name, config)
+        await self._shards.check_room(caller.claims)
+        await self.ensure(caller.tenant, name, config)
 
     async def purge(self, tenant: str, name: str, claims: Claims | None = None) -> int:
         """How many messages went."""

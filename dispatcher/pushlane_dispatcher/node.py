@@ -1,7 +1,7 @@
 """A node: the store and the lease cache that URLs name, and the dispatcher on top of them.
 
-The gateway opens a node and knows nothing of what lies below; the few types of the layers below
-that it needs (messages, queue rows) it takes from here.
+The gateway opens a node and knows nothing of what lies below. What a configuration may set there is
+named here; `port` has what a gateway asks of an open node.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import trio
 
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.clock import Clock, since_boot
+from pushlane_dispatcher.config import check_config, queue_ranges
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.recording.recorder import Recorder
@@ -23,10 +24,11 @@ from pushlane_leases.interface import LeaseCache, LeaseCacheError
 from pushlane_leases.url import BadLeaseUrl, open_leases, probe_leases
 from pushlane_storage.cassandra.errors import OpenError as CassandraError
 from pushlane_storage.cassandra.errors import Unreachable
+from pushlane_storage.cassandra.limits import Limits as CassandraLimits
 from pushlane_storage.interface import Store
-from pushlane_storage.message import Dead, Message, owned_producer
-from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.errors import OpenError
+from pushlane_storage.sqlite.limits import Limits as SqliteLimits
 from pushlane_storage.url import (
     DEFAULT_LIMITS,
     BadStoreUrl,
@@ -39,20 +41,23 @@ from pushlane_storage.url import (
 __all__ = [
     "BadLeaseUrl",
     "BadStoreUrl",
+    "Bounds",
     "CannotOpen",
+    "CassandraLimits",
     "Clock",
-    "Dead",
     "Dispatcher",
+    "HistorySettings",
     "LeaseCacheError",
-    "Message",
     "QueueConfig",
-    "QueueRow",
+    "Settings",
+    "SqliteLimits",
     "StoreAway",
     "StoreLimits",
+    "check_config",
     "open_node",
-    "owned_producer",
     "probe_leases",
     "probe_store",
+    "queue_ranges",
     "shown",
 ]
 

@@ -20,8 +20,8 @@ from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.keys import Keys
 from pushlane_dispatcher.core.life import State
+from pushlane_dispatcher.gather import Gather
 from pushlane_gateway.http import settle
-from pushlane_gateway.session.settling import Gather
 from pushlane_storage.interface import PromptStore, Store
 
 DELAY_S = 0.05

@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from pushlane.wire.limits import Limits
-from pushlane_dispatcher.node import CannotOpen, Message, QueueConfig, StoreLimits, open_node
+from pushlane_dispatcher.node import CannotOpen, QueueConfig, StoreLimits, open_node
+from pushlane_dispatcher.port import Message
 from pushlane_storage.sqlite.limits import Limits as SqliteLimits
 from tools.services.ports import free_port
 

@@ -21,7 +21,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from pushlane_dispatcher.core.places import Claim, Claims, Places
+from pushlane_dispatcher.port import Claim, Claims, Places
 from pushlane_gateway.auth.identity import Identity
 
 __all__ = ["Admission", "Claims", "Permit", "ShareSettings"]

@@ -15,7 +15,7 @@ import msgspec
 
 from pushlane.wire.errors import PushlaneError
 from pushlane.wire.limits import Limits
-from pushlane_dispatcher.configurable import (
+from pushlane_dispatcher.node import (
     Bounds,
     CassandraLimits,
     HistorySettings,

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from pushlane.wire.limits import LIMITS, MAX_INT, Limits
-from pushlane_dispatcher.configurable import queue_ranges
+from pushlane_dispatcher.node import queue_ranges
 from pushlane_gateway.auth.secret import Secret
 from pushlane_gateway.configuration.configuration import DERIVED, SQLITE, Configuration
 from pushlane_gateway.configuration.reasons import QUEUE_REASONS, field_reasons

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from pushlane_dispatcher.configurable import QueueConfig
+from pushlane_dispatcher.port import QueueConfig
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from pushlane_dispatcher.node import QueueRow
+from pushlane_dispatcher.port import QueueRow
 
 List = Callable[[str, int], Awaitable[list[QueueRow]]]
 """Rows after a name, at most so many, in order."""

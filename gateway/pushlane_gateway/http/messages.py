@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from starlette.responses import Response
 
 from pushlane.wire.frames import DeliverMessage
-from pushlane_dispatcher.backlog import Page
+from pushlane_dispatcher.port import Page
 from pushlane_gateway.http.call import Call, Permitted
 from pushlane_gateway.http.objects import Nothing, PeekAnswer, PeekQuery, stored_message
 from pushlane_gateway.session.delivery import message_object, size_of

@@ -24,13 +24,19 @@ from pushlane.wire.frames import (
     Token,
 )
 from pushlane.wire.limits import MAX_INT
-from pushlane_dispatcher.core.explain import Explanation, Stats
-from pushlane_dispatcher.core.looking import ConsumerInfo
-from pushlane_dispatcher.node import Message, QueueConfig, QueueRow
-from pushlane_dispatcher.retention import MOST, BucketName
-from pushlane_dispatcher.retention import Dropped as RetentionAnswer
-from pushlane_dispatcher.standing import Standing
-from pushlane_dispatcher.usage_report import UsagePoint
+from pushlane_dispatcher.port import (
+    MOST_BUCKETS,
+    BucketName,
+    ConsumerInfo,
+    Explanation,
+    Message,
+    QueueConfig,
+    QueueRow,
+    Standing,
+    Stats,
+    UsagePoint,
+)
+from pushlane_dispatcher.port import Dropped as RetentionAnswer
 from pushlane_gateway.session.delivery import message_object
 
 __all__ = ["ConsumerInfo", "Explanation", "RetentionAnswer", "Stats"]
@@ -337,7 +343,7 @@ class RetentionBody(Asked):
     """
 
     queue_id: Token
-    drop: Annotated[list[BucketName], Meta(max_length=MOST)] = field(default_factory=list)
+    drop: Annotated[list[BucketName], Meta(max_length=MOST_BUCKETS)] = field(default_factory=list)
 
 
 # Tokens

@@ -26,9 +26,8 @@ from starlette.responses import Response
 
 from pushlane.wire.errors import BadRequest, Conflict, NotFound, PushlaneError
 from pushlane.wire.names import check_queue_name
-from pushlane_dispatcher.node import Dispatcher, QueueConfig, QueueRow
-from pushlane_dispatcher.redrive import Redrive
-from pushlane_dispatcher.standing import Standing
+from pushlane_dispatcher.node import Dispatcher, QueueConfig
+from pushlane_dispatcher.port import QueueRow, Redrive, Standing
 from pushlane_gateway.auth.rule import Action
 from pushlane_gateway.http.call import Call
 from pushlane_gateway.http.listing import list_visible

@@ -13,11 +13,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pushlane.wire.errors import BadRequest
+from pushlane.wire.frames import DeliverMessage
 from pushlane.wire.validate import check_lease
+from pushlane_dispatcher.port import Granted, Poll, PollOptions
 from pushlane_gateway.http.call import Call, Permitted
 from pushlane_gateway.http.errors import ClientGone
 from pushlane_gateway.http.objects import MessagesAnswer, ReceiveBody
-from pushlane_gateway.http.poll import Poll, PollOptions
+from pushlane_gateway.session.delivery import message_object, size_of
 
 
 class Received(Permitted):
@@ -44,11 +46,11 @@ async def receive(call: Call) -> Response:
     settings = tools.settings
     options = PollOptions(
         call.identity.name, body.max, body.lease_ms, body.wait_ms,
-        settings.grace_ms, settings.answer_bytes, call.claims,
+        settings.grace_ms, settings.answer_bytes, size_of, call.claims,
     )  # fmt: skip
     with tools.admission.admit(call.identity, "polls"):
-        queue = await tools.open(call.identity, call.queue)
-        poll = Poll(queue, options, tools.settled, next(tools.turns))
+        caller = tools.caller(call.identity, make=True)
+        poll = await tools.receiving.poll(caller, call.queue, options)
         try:
             await _wait(call, poll)
             return _answer(call, poll)
@@ -61,11 +63,17 @@ def _answer(call: Call, poll: Poll) -> Response:
     if poll.error is not None:
         raise poll.error
     call.tools.authenticator.check(call.identity)  # it may have been revoked meanwhile
-    messages = poll.take()
+    messages = [_shown(granted) for granted in poll.take()]
     with ExitStack() as permits:
         content = call.encode(MessagesAnswer(messages), permits)
         call.tools.metrics.delivered += len(messages)
         return Received(poll, content, permits.pop_all())
+
+
+def _shown(granted: Granted) -> DeliverMessage:
+    shown = message_object(granted.id, granted.message, granted.attempt)
+    shown.receipt, shown.fence, shown.lease_ms = granted.receipt, granted.fence, granted.lease_ms
+    return shown
 
 
 def _check(call: Call, body: ReceiveBody) -> None:

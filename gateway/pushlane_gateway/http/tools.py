@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
 
 import trio
 
 from pushlane.wire.errors import Unavailable
 from pushlane.wire.limits import DEFAULTS, Limits
-from pushlane_dispatcher.node import Clock, Dispatcher, QueueConfig
-from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.node import Clock, Dispatcher
+from pushlane_dispatcher.port import Caller, QueueConfig, Receiving
 from pushlane_gateway.auth.admission import Admission
 from pushlane_gateway.auth.authenticator import Authenticator
 from pushlane_gateway.auth.failed_logins import FailedLogins
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.http.settings import HttpSettings
-from pushlane_gateway.http.settled import Settled
 from pushlane_gateway.metrics import Metrics
 from pushlane_gateway.pipe.pipes import Pipes
 from pushlane_gateway.settings import DEFAULT_SETTINGS
@@ -42,13 +40,12 @@ class HttpTools:
     """The most of a body whose sender nobody knows."""
     draining: trio.Event = field(default_factory=trio.Event)
     """Set when the server is about to stop: waiting receives end, nothing new is taken on."""
-    turns: Iterator[int] = field(default_factory=count)
-    """Numbers the receives: each begins with another shard."""
-    settled: Settled = field(init=False)
+    receiving: Receiving = field(init=False)
 
     def __post_init__(self) -> None:
-        settled = Settled(self.limits.resume_ms, self.settings.remembered)
-        object.__setattr__(self, "settled", settled)
+        remembered = self.settings.remembered
+        receiving = Receiving(self.dispatcher, self.limits.resume_ms, remembered)
+        object.__setattr__(self, "receiving", receiving)
         admission = self.admission
         polls = admission.limit("polls", self.settings.polls, "waiting receives")
         admission.limit("peeks", self.settings.peeks, "peeks under way")
@@ -69,18 +66,7 @@ class HttpTools:
         if self.draining.is_set():
             raise Unavailable("the server is about to stop: ask another one", retry_ms=1_000)
 
-    async def open(self, identity: Identity, name: str) -> OpenQueue:
-        """A queue to publish to or receive from; it is made when that is wanted."""
-        tenant = identity.tenant
-        found = self.dispatcher.opened(tenant, name)
-        if found is not None:
-            return found
-        if self.auto_create:
-            claims = self.admission.claims(identity)
-            await self.dispatcher.make_for(tenant, name, self.template, claims)
-        return await self.open_existing(identity, name)
-
-    async def open_existing(self, identity: Identity, name: str) -> OpenQueue:
-        """The same of a queue that is there: NotFound otherwise."""
-        claims = self.admission.claims(identity)
-        return await self.dispatcher.open(identity.tenant, name, claims=claims)
+    def caller(self, identity: Identity, *, make: bool = False) -> Caller:
+        """Who asks; `make`: a queue that is not there is made, where that is wanted."""
+        template = self.template if make and self.auto_create else None
+        return Caller(identity.tenant, self.admission.claims(identity), template)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pushlane_dispatcher.core.places import Claims, Places
+from pushlane_dispatcher.port import Claims, Places
 
 FELL_BYTES = 8 * 1024 * 1024
 """When this much was given back, the system may have it."""

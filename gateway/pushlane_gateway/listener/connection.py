@@ -15,7 +15,7 @@ import h11
 import trio
 from starlette.types import ASGIApp
 
-from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.port import Claims
 from pushlane_gateway.listener.exchange import Exchange
 from pushlane_gateway.listener.head import read_head
 from pushlane_gateway.listener.hub import Hub

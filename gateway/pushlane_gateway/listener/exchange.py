@@ -32,7 +32,7 @@ import h11
 import trio
 from starlette.types import ASGIApp, Message, Scope
 
-from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.port import Claims
 from pushlane_gateway.listener.decoder import TINY_BYTES
 from pushlane_gateway.listener.head import header
 from pushlane_gateway.listener.hub import Hub

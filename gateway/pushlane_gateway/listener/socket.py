@@ -17,7 +17,7 @@ import trio
 
 from pushlane.wire.codec import Codec
 from pushlane.wire.frames import ErrorFrame, Goaway
-from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.port import Claims
 from pushlane_gateway.listener.decoder import LOST, Decoder, End
 from pushlane_gateway.listener.hub import Hub
 from pushlane_gateway.listener.link import Link

@@ -11,7 +11,7 @@ import trio
 
 from pushlane.wire.codec import JSON
 from pushlane.wire.errors import Conflict, NotFound
-from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.port import Claims
 from pushlane_gateway.listener.decoder import LOST, End
 from pushlane_gateway.pipe.inbox import Batch, Inbox
 from pushlane_gateway.pipe.outbox import Answer, Outbox

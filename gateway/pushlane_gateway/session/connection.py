@@ -36,14 +36,13 @@ from pushlane.wire.frames import (
     Welcome,
     error_frame,
 )
-from pushlane.wire.receipts import Span
+from pushlane.wire.receipts import Span, render_all
 from pushlane.wire.validate import check_hello
-from pushlane_dispatcher.node import owned_producer
+from pushlane_dispatcher.port import owned_producer
 from pushlane_gateway.auth.admission import Permit
 from pushlane_gateway.auth.authenticator import bearer
 from pushlane_gateway.auth.identity import ANONYMOUS, Identity
 from pushlane_gateway.session.link import Link, SocketClosed
-from pushlane_gateway.session.receipts import render_all
 from pushlane_gateway.session.requests import Requests
 from pushlane_gateway.session.session import Session
 
@@ -89,7 +88,7 @@ class Connection:
         except Exception as error:
             self.failed(error)
         finally:
-            self.over = True
+            self._end()
             self.leave()
             if self.session is not None:
                 self._tools.dispatcher.clerk.disconnected(self.session.identity.tenant)
@@ -325,8 +324,13 @@ class Connection:
     def close(self, code: int, reason: str | None = None) -> None:
         """Close after what was sent. Nothing that comes in counts any more."""
         if not self.over:
-            self.over = True
+            self._end()
             self.socket.close(code, CLOSES[code].reason if reason is None else reason)
+
+    def _end(self) -> None:
+        self.over = True
+        if self._requests is not None:
+            self._requests.close()
 
     @property
     def quiet(self) -> bool:

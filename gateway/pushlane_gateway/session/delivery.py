@@ -17,8 +17,7 @@ from msgspec import UNSET, Raw
 
 from pushlane.wire.codec import JSON, Codec
 from pushlane.wire.frames import DeadInfo, Deliver, DeliverMessage
-from pushlane_dispatcher.core.effects import Run
-from pushlane_dispatcher.node import Message
+from pushlane_dispatcher.port import Message, Run
 
 ENVELOPE = 420
 """Bytes that a message takes besides body, key and headers: field names, ids, receipt, numbers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pushlane.wire.codec import Codec
-from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.port import Claims
 from pushlane_gateway.listener.socket import SocketClosed
 
 __all__ = ["Link", "SocketClosed"]

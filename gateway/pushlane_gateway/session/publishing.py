@@ -11,8 +11,7 @@ from msgspec import UNSET
 from pushlane.wire.body import copy_body
 from pushlane.wire.frames import Failed, Publish, Published, PublishMessage
 from pushlane.wire.limits import DEFAULT_LANE
-from pushlane_dispatcher.node import Message
-from pushlane_dispatcher.publication import Publication
+from pushlane_dispatcher.port import Message, Publication
 
 
 class Batch:

@@ -32,7 +32,7 @@ from pushlane.wire.frames import (
     Unsubscribe,
     error_frame,
 )
-from pushlane.wire.receipts import Span
+from pushlane.wire.receipts import Span, count, render_all
 from pushlane.wire.validate import (
     check_credit,
     check_extend,
@@ -41,15 +41,10 @@ from pushlane.wire.validate import (
     check_receipts,
     check_subscribe,
 )
-from pushlane_dispatcher.core.act import ACK, START, Act
-from pushlane_dispatcher.open_queue import OpenQueue
-from pushlane_dispatcher.publication import Publication
-from pushlane_gateway.session.parking import Parking
+from pushlane_dispatcher.port import ACK, START, Act, Caller, Feed, Gather, Publication, Spec
 from pushlane_gateway.session.publishing import Batch
-from pushlane_gateway.session.receipts import count, render_all
 from pushlane_gateway.session.session import Session
-from pushlane_gateway.session.settling import Gather, settle, settle_silently
-from pushlane_gateway.session.sub import SubOptions
+from pushlane_gateway.session.sub import Sub
 
 if TYPE_CHECKING:
     from pushlane_gateway.session.connection import Connection
@@ -66,7 +61,9 @@ class Requests:
         self._inflight = 0
         """Published bytes that wait for their answer."""
         self._room: trio.Event | None = None
-        self._parking = Parking(tools.nursery, connection.failed)
+        template = tools.template if tools.auto_create else None
+        caller = Caller(session.identity.tenant, session.claims, template)
+        self._door = tools.dispatcher.door(caller, connection.failed)
         self._take: dict[type[Any], Callable[[Any], None]] = {
             Hello: self._hello,
             Publish: self._publish,
@@ -98,7 +95,7 @@ class Requests:
 
     async def taken(self) -> None:
         """Until nothing is parked any more."""
-        await self._parking.done()
+        await self._door.done()
 
     def _repeated(self, frame: ClientFrame, id: int) -> None:
         """Its own answer would be taken for the first one's."""
@@ -150,14 +147,9 @@ class Requests:
     def _hello(self, frame: Hello) -> None:
         raise BadRequest("hello may be sent only once")
 
-    # Queues
-
-    async def _open(self, name: str) -> OpenQueue:
-        tools, tenant = self._tools, self._session.identity.tenant
-        claims = self._session.claims
-        if tools.auto_create:
-            await tools.dispatcher.make_for(tenant, name, tools.template, claims)
-        return await tools.dispatcher.open(tenant, name, claims=claims)
+    def close(self) -> None:
+        """Its connection is over: what is parked no longer counts."""
+        self._door.closed = True
 
     def _check_going(self) -> None:
         if self._connection.going:
@@ -170,13 +162,11 @@ class Requests:
         session = self._session
         name = session.allowed("publish", frame.to)
         failed = self._check_publish(frame)
-        queue = self._tools.dispatcher.opened(session.identity.tenant, name)
         batch = Batch(frame, failed, session.producer, self._tools.clock.wall())
         self._inflight += batch.size
-        if queue is None or queue.congested or name in self._parking.lines:
-            self._parking.add(name, partial(self._publish_later, frame.id, batch, name))
-        else:
-            self._store(frame.id, batch, queue)
+        # Not the frame: its messages are in the batch, and what is kept must not keep it.
+        answer = partial(self._published, frame.id, batch, trio.current_time())
+        self._door.publish(name, batch.messages, batch.lanes, answer)
 
     def _check_publish(self, frame: Publish) -> list[Failed]:
         has_producer = self._session.producer is not None
@@ -185,48 +175,26 @@ class Requests:
             self._metrics.limits.add("message_bytes", len(failed))
         return failed
 
-    async def _publish_later(self, id: int, batch: Batch, name: str) -> None:
-        """Not the frame: its messages are in the batch, and what is kept must not keep it."""
-        try:
-            queue = await self._open_with_room(name)
-        except PushlaneError as error:
-            self._inflight -= batch.size
-            self._metrics.refused(error)
-            self._answer(id, error_frame(error, id=id, request="publish"))
-        else:
-            if self._connection.over:
-                self._inflight -= batch.size
-                self._answered(id)
-            else:
-                self._store(id, batch, queue)
-
-    async def _open_with_room(self, name: str) -> OpenQueue:
-        while True:
-            queue = await self._open(name)
-            if not queue.congested:
-                return queue
-            await queue.room(self._session.claims)
-            if queue.running:  # now it is our turn
-                return queue
-
-    def _store(self, id: int, batch: Batch, queue: OpenQueue) -> None:
-        answer = partial(self._published, id, batch, trio.current_time())
-        if batch.messages:
-            queue.publish_soon(batch.messages, answer, batch.lanes)
-        else:
-            answer(None)
-
     def _published(
-        self, id: int, batch: Batch, since: float, publication: Publication | None
+        self,
+        id: int,
+        batch: Batch,
+        since: float,
+        publication: Publication | None,
+        error: PushlaneError | None = None,
     ) -> None:
         self._inflight -= batch.size
         metrics = self._metrics
+        if error is not None:
+            metrics.refused(error)
+            self._answer(id, error_frame(error, id=id, request="publish"))
+            return
         metrics.publish_seconds.observe(trio.current_time() - since)
         if publication is not None:
             failed = publication.failed
             metrics.published += len(batch.messages) - len(failed) - len(publication.duplicates)
-            for error in failed.values():
-                metrics.refused(error)
+            for fault in failed.values():
+                metrics.refused(fault)
         self._answer(id, batch.answer(id, publication))
 
     # Subscribing
@@ -236,39 +204,48 @@ class Requests:
         check_subscribe(frame, self._limits)
         name = self._session.allowed("consume", frame.from_)
         self._session.check_room()
-        queue = self._tools.dispatcher.opened(self._session.identity.tenant, name)
-        if queue is None or name in self._parking.lines:
-            self._parking.add(name, partial(self._subscribe_later, frame, name))
-        else:
-            self._attach(frame, queue)
+        session, settings = self._session, self._tools.settings
+        spec = Spec(
+            session.identity.tenant,
+            name,
+            session.ref,
+            session.client or "",
+            frame.credit,
+            frame.lease_ms,
+            explicit=frame.start == "explicit",
+            ack_none=frame.ack == "none",
+            reattach_base_ms=settings.reattach_base_ms,
+            reattach_max_ms=settings.reattach_max_ms,
+        )
+        sub = Sub(session, name)
+        self._door.subscribe(spec, sub, partial(self._subscribed, frame, sub))
 
-    async def _subscribe_later(self, frame: Subscribe, name: str) -> None:
-        try:
-            queue = await self._open(name)
-            self._session.check_room()  # others may have come first
-        except PushlaneError as error:
+    def _subscribed(
+        self, frame: Subscribe, sub: Sub, feed: Feed | None, error: PushlaneError | None
+    ) -> None:
+        if feed is None:
+            assert error is not None
             self._refuse(frame, error)
-        else:
-            if self._connection.over:
-                self._answered(frame.id)
-            else:
-                self._attach(frame, queue)
-
-    def _attach(self, frame: Subscribe, queue: OpenQueue) -> None:
-        options = SubOptions(frame.lease_ms, frame.start == "explicit", frame.ack == "none")
-        sub = self._session.subscribe(queue, frame.credit, options)
+            return
+        try:
+            self._session.check_room()  # others may have come first
+        except PushlaneError as full:
+            feed.end()
+            self._refuse(frame, full)
+            return
+        self._session.subscribed(sub, feed)
         self._answer(frame.id, Subscribed(frame.id, sub.number))
 
     def _credit(self, frame: Credit) -> None:
         check_credit(frame, self._limits)
         sub = self._session.sub(frame.sub)
         if sub is not None:
-            sub.set_credit(frame.credit)
+            sub.feed.set_credit(frame.credit)
 
     def _unsubscribe(self, frame: Unsubscribe) -> None:
         sub = self._session.sub(frame.sub)
-        if sub is not None and not sub.closed:
-            sub.unsubscribe()
+        if sub is not None and not sub.feed.closed:
+            sub.feed.unsubscribe()
         self._answer(frame.id, Done(frame.id))
 
     # Settling
@@ -290,22 +267,25 @@ class Requests:
 
     def _settle(self, frame: Start | Ack | Nack | Extend, act: Act, spans: list[Span]) -> None:
         sub = self._session.sub(frame.sub)
-        id = frame.id
-        if id is not None:
-            answer = partial(self._settled, frame, id, count(spans))
-            if sub is None:
-                answer(Gather.all_lost(spans))
-            else:
-                settle(sub, act, spans, answer)
-            return
-        lost = spans if sub is None else settle_silently(sub, act, spans)
-        self._metrics.settled.add(act.verb, count(spans) - count(lost))
-        if lost:
-            self._connection.send(LeaseLostFrame(frame.sub, render_all(lost)))
+        silently = frame.id is None
+        answer = partial(self._told if silently else self._settled, frame, count(spans))
+        if sub is None:
+            answer(Gather.all_lost(spans))
+        else:
+            sub.feed.settle(act, spans, answer, silently=silently)
 
-    def _settled(
-        self, frame: Start | Ack | Nack | Extend, id: int, total: int, gather: Gather
-    ) -> None:
+    def _told(self, frame: Start | Ack | Nack | Extend, total: int, gather: Gather) -> None:
+        """Of a frame without an id only what is lost is told, and what went wrong."""
+        if gather.lost:
+            self._connection.send(LeaseLostFrame(frame.sub, render_all(gather.lost)))
+        if gather.error is not None:
+            self._refuse(frame, gather.error)
+        else:
+            self._metrics.settled.add(_op(frame), total - count(gather.lost))
+
+    def _settled(self, frame: Start | Ack | Nack | Extend, total: int, gather: Gather) -> None:
+        id = frame.id
+        assert id is not None
         if gather.error is not None:
             self._refuse(frame, gather.error)
             return

@@ -17,11 +17,11 @@ from pushlane.wire.errors import BadRequest, Forbidden
 from pushlane.wire.frames import Ended, ServerFrame
 from pushlane.wire.names import parse_target
 from pushlane.wire.receipts import Span
-from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.port import Feed
 from pushlane_gateway.auth.admission import Claims, Permit
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Action
-from pushlane_gateway.session.sub import Sub, SubOptions
+from pushlane_gateway.session.sub import Sub
 from pushlane_gateway.session.tools import SessionTools
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Session:
     @property
     def held(self) -> int:
         """Unsettled messages."""
-        return sum(sub.held for sub in self.subs.values())
+        return sum(sub.feed.held for sub in self.subs.values())
 
     def send(self, frame: ServerFrame) -> None:
         if self.connection is not None:
@@ -103,16 +103,17 @@ class Session:
         most = self.tools.limits.subs
         if len(self.subs) >= most:
             for sub in list(self.subs.values()):
-                if sub.closed and not sub.held:
+                if sub.feed.closed and not sub.feed.held:
                     self._forget(sub)
         if len(self.subs) >= most:
             raise BadRequest(f"a session has at most {most} subscriptions", limit="subs")
 
-    def subscribe(self, queue: OpenQueue, credit: int, options: SubOptions) -> Sub:
-        sub = Sub(self, self._next_sub, queue, credit, options)
+    def subscribed(self, sub: Sub, feed: Feed) -> None:
+        """It has one more sub, and deliveries may come."""
+        sub.number, sub.feed = self._next_sub, feed
         self._next_sub += 1
         self.subs[sub.number] = sub
-        return sub
+        feed.pause(self.paused)
 
     def sub(self, number: int) -> Sub | None:
         """None: it is over and forgotten. There never was one: BadRequest."""
@@ -123,7 +124,6 @@ class Session:
     def sub_over(self, sub: Sub, frame: Ended) -> None:
         """A sub ended without the client's asking."""
         del self.subs[sub.number]
-        sub.end()
         if self.connection is not None:
             self.connection.send(frame)
         else:
@@ -131,7 +131,7 @@ class Session:
 
     def forget_later(self, sub: Sub) -> None:
         """Once nothing is held by a closed sub; a repeated settle is a duplicate until then."""
-        if not sub.forgetting and not sub.held:
+        if not sub.forgetting and not sub.feed.held:
             sub.forgetting = True
             later = trio.current_time() + self.tools.limits.resume_ms / 1000
             self.tools.timers.at(later, partial(self._forget, sub))
@@ -139,14 +139,14 @@ class Session:
     def _forget(self, sub: Sub) -> None:
         if self.subs.get(sub.number) is sub:
             del self.subs[sub.number]
-            sub.end()
+            sub.feed.end()
 
     # Connections
 
     def pause(self, paused: bool) -> None:
         self.paused = paused
         for sub in self.subs.values():
-            sub.pause(paused)
+            sub.feed.pause(paused)
 
     def send_away(self) -> None:
         """What it needs is on another server: its client is to look for that one."""
@@ -159,7 +159,7 @@ class Session:
         self.connection = None
         self.away_until = trio.current_time() + resume_ms / 1000
         for sub in self.subs.values():
-            sub.detach(resume_ms)
+            sub.feed.detach(resume_ms)
 
     def resume(
         self, connection: Connection, identity: Identity, held: dict[int, list[Span]]
@@ -177,8 +177,8 @@ class Session:
                 lost[number] = held.get(number, [])
                 self._withdraw(sub)
                 continue
-            sub.pause(False)
-            lost[number] = sub.resume(held.get(number, []))
+            sub.feed.pause(False)
+            lost[number] = sub.feed.resume(held.get(number, []), self.claims)
         return {number: spans for number, spans in lost.items() if spans}
 
     def resumed(self) -> None:
@@ -190,20 +190,19 @@ class Session:
     def _withdraw(self, sub: Sub) -> None:
         """Its right is gone; the client hears of it after the welcome."""
         del self.subs[sub.number]
-        sub.end()
+        sub.feed.end()
         message = f"{self.identity.name} may no longer consume {sub.queue}"
         self._missed.append(Ended(sub.number, "forbidden", message))
 
     def abandon(self) -> None:
         """Its client did not come back: what it holds has failed."""
         for sub in self.subs.values():
-            sub.closed = True
-            sub.detach(0)
+            sub.feed.abandon()
         self.subs.clear()
 
     def end(self) -> None:
         """For good: everything goes back at once."""
         self.connection = None
         for sub in self.subs.values():
-            sub.end()
+            sub.feed.end()
         self.subs.clear()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushlane.wire.limits import Limits
-from pushlane_dispatcher.configurable import Bounds
+from pushlane_dispatcher.node import Bounds
 from pushlane_gateway.auth.secret import Secret
 from pushlane_gateway.auth.settings import AuthSettings
 from pushlane_gateway.configuration.configuration import DERIVED, Configuration

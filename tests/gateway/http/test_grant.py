@@ -6,13 +6,14 @@ import trio
 
 from pushlane.wire.errors import NotFound, Unavailable
 from pushlane_dispatcher.core.act import Act
+from pushlane_dispatcher.grant import Grant, find_grant
 from pushlane_dispatcher.open_queue import OpenQueue
-from pushlane_gateway.http.grant import Grant, find_grant
-from pushlane_gateway.http.poll import Poll, PollOptions
-from pushlane_gateway.http.settled import Settled
+from pushlane_dispatcher.poll import Poll, PollOptions
+from pushlane_dispatcher.settled import Settled
+from pushlane_gateway.session.delivery import size_of
 from tests.dispatcher.rig import Consumer, Rig, blocked, message, rig
 
-OPTIONS = PollOptions("me", 1, None, 1_000, 300, 1_000_000)
+OPTIONS = PollOptions("me", 1, None, 1_000, 300, 1_000_000, size_of)
 
 
 def attach(r: Rig, credit: int = 10) -> Grant:
@@ -26,7 +27,7 @@ async def test_what_was_taken_back_is_not_in_the_answer() -> None:
         await blocked()
         prefix = grant.subscription.prefix
         r.runner.settle(grant.subscription, 1, Act("nack", delay_ms=60_000), [(prefix, 1, 1)])
-        found, size = grant.take(10, 1_000_000)
+        found, size = grant.take(10, 1_000_000, size_of)
         assert [shown.receipt for shown in found] == [f"{prefix}.2"]
         assert size > 0
         grant.stop()
@@ -39,7 +40,7 @@ async def test_what_comes_while_the_answer_is_written_goes_back() -> None:
         await r.publish(b"1")
         grant = attach(r)
         await blocked()
-        grant.take(1, 1_000_000)
+        grant.take(1, 1_000_000, size_of)
         await r.publish(b"2")
         await blocked()
         assert r.runner.stats().reserved == 2
@@ -58,7 +59,7 @@ async def test_nothing_happens_after_its_end() -> None:
         await r.publish(b"1")
         grant = attach(r)
         await blocked()
-        grant.take(1, 1_000_000)
+        grant.take(1, 1_000_000, size_of)
         grant.give_back()
         grant.ended("unavailable", "the shard was closed")
         grant.deliver([], False)
@@ -77,7 +78,7 @@ async def test_a_shard_that_stops_at_any_moment() -> None:
         waiting, taken, begun = attach(r, 1), attach(r, 1), attach(r, 1)
         await blocked()
         for grant in (taken, begun):
-            grant.take(1, 1_000_000)
+            grant.take(1, 1_000_000, size_of)
         begun.begin()
         await r.runner.close()
         assert isinstance(waiting.error, Unavailable)
@@ -123,6 +124,6 @@ async def test_a_ready_shard_whose_messages_another_consumer_gets() -> None:
             await other.publish([message(b"3")])
         assert consumer.bodies == [b"1", b"2"]
         (found,) = poll.take()
-        assert bytes(found.body) == b"3"  # type: ignore[arg-type]
+        assert found.message.body == b"3"
         poll.begin()
         assert (one.stats().subscriptions, other.stats().subscriptions) == (1, 1)

@@ -78,7 +78,7 @@ async def test_what_is_remembered_is_limited() -> None:
         receipts = [(await one(r))[1] for _ in range(3)]
         for receipt in receipts:
             await r.settle("ack", "q", receipt)
-        assert len(r.tools.settled) == 2
+        assert len(r.tools.receiving.settled) == 2
         answer = await r.settle("ack", "q", *receipts)
         assert answer == {"lease_lost": receipts[:1], "duplicate": receipts[1:]}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
+from pushlane_dispatcher.settled import Settled
 from pushlane_gateway.http.settings import HttpSettings
-from pushlane_gateway.http.settled import Settled
 
 
 async def test_numbers_are_sorted() -> None:

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushlane.wire.receipts import parse
-from pushlane_gateway.session.receipts import count, render_all
+from pushlane.wire.receipts import count, parse, render_all
 
 
 def test_examples() -> None:

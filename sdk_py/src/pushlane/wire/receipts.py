@@ -68,6 +68,22 @@ def render(prefix: str, lo: int, hi: int) -> str:
     return text
 
 
+def render_all(spans: Iterable[Span]) -> list[str]:
+    """As few strings as the longest run allows."""
+    found: list[str] = []
+    for prefix, lo, hi in spans:
+        while hi - lo >= _MAX_RUN:
+            found.append(render(prefix, lo, lo + _MAX_RUN - 1))
+            lo += _MAX_RUN
+        found.append(render(prefix, lo, hi))
+    return found
+
+
+def count(spans: Iterable[Span]) -> int:
+    """How many receipts that are."""
+    return sum(hi - lo + 1 for _, lo, hi in spans)
+
+
 def compress(prefix: str, numbers: Iterable[int]) -> list[str]:
     """The fewest receipts that name these numbers, which come in ascending order."""
     runs: list[str] = []

@@ -1,4 +1,4 @@
-"""A part: what one shard of a queue has to do with one subscription of a session.
+"""A part: what one shard of a queue has to do with one feed.
 
 It is the sink that the shard pushes into. A shard that stops takes its part along: then the part is
 *down* until the dispatcher has opened the shard again. What the client held meanwhile is its own
@@ -11,15 +11,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pushlane.wire.errors import Unavailable
-from pushlane.wire.receipts import Span
+from pushlane.wire.receipts import Span, count
 from pushlane_dispatcher.core.effects import Receipts, Run
 from pushlane_dispatcher.core.runs import runs_of_numbers
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.shard_runner import ShardRunner
-from pushlane_gateway.session.receipts import count
 
 if TYPE_CHECKING:
-    from pushlane_gateway.session.sub import Sub
+    from pushlane_dispatcher.feed import Feed
 
 
 class Adopted:
@@ -37,11 +36,11 @@ class Adopted:
 
 
 class Part:
-    __slots__ = ("_orphans", "_sub", "number", "place", "runner", "subscription", "up")
+    __slots__ = ("_feed", "_orphans", "number", "place", "runner", "subscription", "up")
 
-    def __init__(self, sub: Sub, number: int, runner: ShardRunner, credit: int) -> None:
+    def __init__(self, feed: Feed, number: int, runner: ShardRunner, credit: int) -> None:
         """Attaches, or raises what the shard says."""
-        self._sub = sub
+        self._feed = feed
         self.number = number
         self.place = f"{runner.key.queue_id}-{runner.key.shard:x}-"
         """How ids of messages of this shard begin."""
@@ -52,17 +51,17 @@ class Part:
         """What the client has of a shard that stopped."""
 
     def _attach(self, credit: int) -> Subscription:
-        options = self._sub.options
+        spec = self._feed.spec
         subscription = self.runner.attach(
             self,
-            self._sub.session.ref,
+            spec.session,
             max(1, credit),
-            lease_ms=options.lease_ms,
-            explicit=options.explicit,
-            ack_none=options.ack_none,
-            shared=self._sub.shared,
-            client=self._sub.session.client or "",
-            claims=self._sub.session.claims,
+            lease_ms=spec.lease_ms,
+            explicit=spec.explicit,
+            ack_none=spec.ack_none,
+            shared=self._feed.shared,
+            client=spec.client,
+            claims=self._feed.claims,
         )
         if not credit:  # nothing is granted inside these calls
             self.runner.credit(subscription, 0)
@@ -143,11 +142,11 @@ class Part:
 
     def reattach(self, runner: ShardRunner, credit: int) -> list[Span]:
         """Go on with another runner of the same shard. Answers what was lost with the old one."""
-        options = self._sub.options
+        spec = self._feed.spec
         adopted = runner.adopt(
             self.subscription.prefix, self._orphans, self, credit,
-            lease_ms=options.lease_ms, explicit=options.explicit, shared=self._sub.shared,
-            client=self._sub.session.client or "", claims=self._sub.session.claims,
+            lease_ms=spec.lease_ms, explicit=spec.explicit, shared=self._feed.shared,
+            client=spec.client, claims=self._feed.claims,
         )  # fmt: skip
         lost, self._orphans = self._orphans, []
         self.runner = runner
@@ -162,19 +161,19 @@ class Part:
 
     def deliver(self, runs: list[Run], again: bool) -> None:
         if self.up:
-            self._sub.deliver(self, runs, again)
+            self._feed.part_delivers(self, runs, again)
 
     def lost(self, receipts: list[Receipts]) -> None:
         if self.up:
-            self._sub.lost(receipts)
+            self._feed.part_lost(receipts)
 
     def starved(self, starving: bool) -> None:
         if self.up:
-            self._sub.starved(self, starving)
+            self._feed.part_starved(self, starving)
 
     def ended(self, code: str, message: str) -> None:
         if self.up:
             prefix, held = self.subscription.prefix, self.subscription.held
             self._orphans = runs_of_numbers(prefix, sorted(held))
             self.up = False
-            self._sub.part_ended(code, message)
+            self._feed.part_ended(code, message)

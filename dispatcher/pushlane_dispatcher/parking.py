@@ -1,6 +1,6 @@
-"""Frames that wait for their queue: it is not open yet, or has no room.
+"""Requests that wait for their queue: it is not open yet, or has no room.
 
-Those for one queue keep their order; what the client sends to other queues, and its settles, go on
+Those for one queue keep their order; what the caller asks of other queues, and its settles, go on
 meanwhile. What waits has an id and its bytes count, so `unanswered` and `inflight_bytes` bound it.
 """
 
@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable
 import trio
 
 Work = Callable[[], Awaitable[None]]
+StartSoon = Callable[..., None]
 
 
 class Parking:
-    def __init__(self, nursery: trio.Nursery, failed: Callable[[Exception], None]) -> None:
-        """`failed` is told of bugs: the nursery is everybody's."""
-        self._nursery = nursery
+    def __init__(self, start_soon: StartSoon, failed: Callable[[Exception], None]) -> None:
+        """`failed` is told of bugs: the tasks' nursery is everybody's."""
+        self._start_soon = start_soon
         self._failed = failed
         self.lines: dict[str, deque[Work]] = {}
         """By queue; asked with every publish whether something waits for its queue."""
@@ -28,7 +29,7 @@ class Parking:
         line = self.lines.get(queue)
         if line is None:
             line = self.lines[queue] = deque()
-            self._nursery.start_soon(self._run, queue, line)
+            self._start_soon(self._run, queue, line)
         line.append(work)
 
     async def _run(self, queue: str, line: deque[Work]) -> None:

@@ -7,16 +7,18 @@ first that has something answers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import trio
 
 from pushlane.wire.errors import PushlaneError
-from pushlane.wire.frames import DeliverMessage
 from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.grant import Grant, Granted
 from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.settled import Settled
 from pushlane_dispatcher.shard_runner import ShardRunner
-from pushlane_gateway.http.grant import Grant
-from pushlane_gateway.http.settled import Settled
+from pushlane_storage.message import Message
 
 
 class PollOptions(msgspec.Struct, frozen=True):
@@ -27,6 +29,8 @@ class PollOptions(msgspec.Struct, frozen=True):
     wait_ms: int
     grace_ms: int
     answer_bytes: int
+    size_of: Callable[[Message], int]
+    """The bytes that a message takes in an answer."""
     claims: Claims = ()
 
 
@@ -100,13 +104,13 @@ class Poll:
 
     # The answer
 
-    def take(self) -> list[DeliverMessage]:
+    def take(self) -> list[Granted]:
         """What has come, as far as it goes into the answer."""
         count, size = self._options.most, self._options.answer_bytes
-        found: list[DeliverMessage] = []
+        found: list[Granted] = []
         for grant in self._grants:
             if count and (size > 0 or not found):
-                messages, total = grant.take(count, size)
+                messages, total = grant.take(count, size, self._options.size_of)
                 found += messages
                 count -= len(messages)
                 size -= total

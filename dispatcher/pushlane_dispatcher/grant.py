@@ -16,20 +16,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import msgspec
+
 from pushlane.wire.errors import PushlaneError, Unavailable, error_for
-from pushlane.wire.frames import DeliverMessage
 from pushlane_dispatcher.core.act import START
 from pushlane_dispatcher.core.effects import Receipts, Run
 from pushlane_dispatcher.core.ident import make_id
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.core.runs import runs_of_numbers
 from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.settled import Settled
 from pushlane_dispatcher.shard_runner import ShardRunner
-from pushlane_gateway.http.settled import Settled
-from pushlane_gateway.session.delivery import message_object, size_of
+from pushlane_storage.message import Message
 
 SESSION = "http:"
 """No session of a WebSocket is called like this."""
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """One message of an answer."""
+
+    id: str
+    message: Message
+    attempt: int
+    receipt: str
+    fence: int
+    lease_ms: int
 
 
 class Grant:
@@ -123,9 +135,11 @@ class Grant:
         """Something is reserved, and on its way."""
         return bool(self.subscription.held)
 
-    def take(self, count: int, size: int) -> tuple[list[DeliverMessage], int]:
+    def take(
+        self, count: int, size: int, size_of: Callable[[Message], int]
+    ) -> tuple[list[Granted], int]:
         """Messages for the answer and their bytes; at least one, if there is one at all."""
-        found: list[DeliverMessage] = []
+        found: list[Granted] = []
         total = 0
         prefix, held = self.subscription.prefix, self.subscription.held
         for run in self._runs:
@@ -136,10 +150,8 @@ class Grant:
                 if n not in held:  # it was taken back meanwhile
                     continue
                 id = make_id(*self.runner.key, run.lane, run.seq + i)
-                shown = message_object(id, message, run.attempt)
-                shown.receipt = f"{prefix}.{n}"
-                shown.fence, shown.lease_ms = run.fence, self.subscription.lease_ms
-                found.append(shown)
+                receipt, lease_ms = f"{prefix}.{n}", self.subscription.lease_ms
+                found.append(Granted(id, message, run.attempt, receipt, run.fence, lease_ms))
                 self._taken.append(n)
                 total += size_of(message)
         return found, total

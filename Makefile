@@ -21,7 +21,7 @@ define install-services
 @tools/install-debian redis-server redis-server
 endef
 
-.PHONY: help setup serve demo test check fmt bench bench-core bench-gateway bench-replicated bench-js bench-spark bench-usage bench-pairs sim powerloss faults crash stress outages retention-kills soak services lock clean
+.PHONY: help setup serve demo test test-waiting test-computing quick check fmt bench bench-core bench-gateway bench-replicated bench-js bench-spark bench-usage bench-pairs sim powerloss faults crash stress outages retention-kills soak services lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -88,21 +88,40 @@ test: check $(DEMO_BUILT) ## check, then run all tests
 	$(call step,tests of the core: they alone must cover it)
 	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
 	$(call step,all other tests)
-	$(PY) -m tools.steady -n 2 --dist worksteal --durations=15 --ignore=tests/dispatcher/core --ignore=tests/outages --ignore=tests/spark
-	$(call step,the Spark jobs)
-	$(PY) -m tools.steady -n 2 --durations=15 --dist loadfile --no-loadscope-reorder tests/spark
+	$(PY) -m tools.retrying -n 4 --dist worksteal --durations=15 --ignore=tests/dispatcher/core --ignore=tests/outages --ignore=tests/spark
+	$(call step,what mostly waits; what computes beside it is shown afterwards)
+	@tools/side-by-side 'make --no-print-directory test-waiting' 'make --no-print-directory test-computing'
+	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
+
+# The last two parts of `make test`: they run side by side.
+test-waiting: setup $(DEMO_BUILT) ## part of test: the JavaScript SDK, crashes, stress, outages
 	$(call step,the JavaScript SDK)
 	cd sdk_js && npm run --silent test
-	$(call step,power loss)
-	$(PY) -m tests.powerloss
-	$(call step,failing disks)
-	$(PY) -m tests.faults
 	$(call step,crashes)
 	$(PY) -m tests.crash --rounds 8 --stops 2
 	$(call step,stress)
 	$(PY) -m tests.stress --minutes 1
-	$(call step,outages of Cassandra Redis and gateways; the simulation beside them)
-	tools/beside '$(PY) -m tools.steady --times 1 tests/outages' '$(PY) -m tests.simulation'
+	$(call step,outages of Cassandra Redis and gateways)
+	$(PY) -m tools.retrying --times 1 tests/outages
+
+test-computing: setup ## part of test: the Spark jobs, power loss, failing disks, the simulation
+	$(call step,the Spark jobs)
+	$(PY) -m tools.retrying -n 2 --durations=15 --dist loadfile --no-loadscope-reorder tests/spark
+	$(call step,power loss)
+	$(PY) -m tests.powerloss
+	$(call step,failing disks)
+	$(PY) -m tests.faults
+	$(call step,the simulation)
+	$(PY) -m tests.simulation
+
+# Only what needs no service and starts no process: see tests/quick.py.
+quick: check ## the daily round: check, the core, all fast tests, 200 seeds; under 4 minutes
+	$(call step,tests of the core: they alone must cover it)
+	$(PY) -m pytest -n 2 -q --cov --cov-report=term tests/dispatcher/core
+	$(call step,the fast ones of all other tests)
+	$(PY) -m pytest -n 2 -q -p tests.quick --ignore=tests/dispatcher/core --ignore=tests/simulation --ignore=tests/spark
+	$(call step,the simulation)
+	$(PY) -m tests.simulation --seeds 200 --store memory
 	@printf '\n== all passed in %s s\n' $$(( $$(date +%s) - $(STARTED) ))
 
 check: setup $(JS_READY) ## formatting, lint, types and import contracts
@@ -110,12 +129,10 @@ check: setup $(JS_READY) ## formatting, lint, types and import contracts
 	.venv/bin/ruff format --check .
 	$(call step,lint)
 	.venv/bin/ruff check .
-	$(call step,types)
-	.venv/bin/mypy
 	$(call step,import contracts)
 	.venv/bin/lint-imports --no-logo
-	$(call step,JavaScript)
-	cd sdk_js && npm run --silent check
+	$(call step,JavaScript; types of Python beside it)
+	@tools/side-by-side 'cd sdk_js && npm run --silent check' .venv/bin/mypy
 
 fmt: setup $(JS_READY) ## format, and fix what can be fixed
 	.venv/bin/ruff format .
@@ -178,9 +195,12 @@ retention-kills: setup ## kill the retention job KILLS (10) times on each store 
 	$(install-services)
 	RETENTION_KILLS=$(or $(KILLS),10) $(if $(SEED),RETENTION_SEED=$(SEED)) $(PY) -m pytest -q tests/spark/retaining/test_kill.py
 
-soak: setup ## simulate with fresh seeds for MINUTES (10), then the crashes of `make crash`
+soak: setup $(JS_BUILT) ## simulate fresh seeds for MINUTES (10); all crashes; all SDKs on all stores
+	$(install-services)
+	@tools/install-debian node nodejs npm
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))
 	$(PY) -m tests.crash --seed $$(date +%s)
+	ALL_PLACES=1 $(PY) -m tools.retrying -n 2 --dist worksteal tests/behaviour
 
 # The second lock takes its versions from the first.
 compile = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

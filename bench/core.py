@@ -29,7 +29,7 @@ from pushlane_dispatcher.core.effects import (
     WriteNote,
 )
 from pushlane_dispatcher.core.recovered import Recovered
-from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.shard import Moment, Setup, Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.memory import MemoryTables
@@ -51,9 +51,8 @@ class Lane:
         self.tables = tables
         self.key = ShardKey(name, 0)
         config = QueueConfig(max_messages=100_000_000)
-        self.shard = Shard(
-            self.key, name, config, f"{name}.dead", 1, Recovered(), 0, WALL, random.Random(1).random
-        )
+        setup = Setup(self.key, name, config, f"{name}.dead", 1, random.Random(1).random)
+        self.shard = Shard(setup, Recovered(), Moment(0, WALL))
         self.sub = Subscription(
             f"{name}-P", "session", credit, 30_000, explicit=False, ack_none=False
         )

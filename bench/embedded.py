@@ -29,7 +29,7 @@ import trio
 
 from bench.load import Consumer, Producers, drain
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
-from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.store import SqliteStore
 

@@ -9,10 +9,11 @@ import time
 import trio
 
 from pushlane.wire.errors import PushlaneError
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.core.act import ACK
-from pushlane_dispatcher.core.effects import Receipts, Run, SettleTicket
-from pushlane_dispatcher.open_queue import OpenQueue
-from pushlane_dispatcher.publication import Publication
+from pushlane_dispatcher.core.effects import Run, SettleTicket
+from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_storage.message import Message
 
 BODY = b'{"text": "' + b"x" * 188 + b'"}'
@@ -104,10 +105,10 @@ class Consumer:
     def _tell(self) -> None:
         self.changed.set()
 
-    def lost(self, receipts: list[Receipts]) -> None:
+    def lost(self, receipts: list[ReceiptRun]) -> None:
         raise AssertionError(f"lost {receipts}")
 
-    def starved(self, starving: bool) -> None:
+    def hungry(self, hungry: bool) -> None:
         """Never: this is the only shard."""
 
     def ended(self, code: str, message: str) -> None:

@@ -35,10 +35,10 @@ from bench.gateway.process import raise_limits
 from bench.gateway.systems import PUSHLANE, System, Target, nothing, serving
 from bench.load import Consumer, Producers, drain
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
-from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_leases.url import open_leases
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import Store
+from pushlane_storage.interface import Backend
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.settlement import BucketState
 from pushlane_storage.url import open_store
@@ -153,15 +153,15 @@ def compare(embedded: list[Numbers], replicated: list[Numbers], shape: str) -> N
 
 
 @asynccontextmanager
-async def dispatching(urls: Urls) -> AsyncIterator[tuple[Store, Dispatcher]]:
-    store, leases = await open_store(urls.store), open_leases(urls.leases)
-    try:
-        async with open_dispatcher(store, leases) as dispatcher:
-            yield store, dispatcher
-    finally:
-        with trio.CancelScope(shield=True):
-            await leases.close()
-            await store.close()
+async def dispatching(urls: Urls) -> AsyncIterator[tuple[Backend, Dispatcher]]:
+    async with open_store(urls.store) as store:
+        leases = open_leases(urls.leases)
+        try:
+            async with open_dispatcher(store, leases) as dispatcher:
+                yield store, dispatcher
+        finally:
+            with trio.CancelScope(shield=True):
+                await leases.close()
 
 
 async def queue_of(dispatcher: Dispatcher, name: str) -> OpenQueue:
@@ -220,7 +220,7 @@ async def head_reads(urls: Urls, reads: int, *acked: int) -> None:
 
 
 async def compare_heads(
-    store: Store, fresh: OpenQueue, used: OpenQueue, reads: int, count: int
+    store: Backend, fresh: OpenQueue, used: OpenQueue, reads: int, count: int
 ) -> None:
     pages: dict[bool, list[float]] = {False: [], True: []}
     owners: dict[bool, list[float]] = {False: [], True: []}
@@ -236,7 +236,7 @@ async def compare_heads(
             say("… slower by", f"{found / base:.2f}", found / base < HEADS, f"< {HEADS:.1f}")
 
 
-async def head_read(store: Store, shard: ShardKey) -> tuple[float, float]:
+async def head_read(store: Backend, shard: ShardKey) -> tuple[float, float]:
     """Milliseconds: to find the head as a new owner does, and to read its first page."""
     began = time.perf_counter()
     head = next(bucket for bucket in await store.buckets(shard) if not bucket.drained)

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from pushlane_gateway.configuration.page import render
+from pushlane_gateway.configuration.show import render
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 PLACE = re.compile(r"(?<=<!-- keys:begin -->\n).*?(?=<!-- keys:end -->)", re.DOTALL)

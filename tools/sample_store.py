@@ -18,14 +18,15 @@ import msgspec
 import trio
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
-from pushlane_storage.histogram import bin_of
 from pushlane_storage.message import Message, size_of
+from pushlane_storage.outcome import append, settle
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.segment import Segment
 from pushlane_storage.seq import make_seq
 from pushlane_storage.settlement import Gone, Settlement
 from pushlane_storage.slot import slot_of
 from pushlane_storage.sqlite.store import SqliteStore
+from pushlane_storage.usage import bin_of
 
 DAY = 24 * 60
 WEEKS = 4
@@ -163,7 +164,7 @@ async def _write_messages(
         whole = sum(kind.rate for kind in KINDS)
         for kind in KINDS:
             config = QueueConfig(shards=kind.shards)
-            row = await store.create_queue(kind.tenant, kind.queue, config)
+            row = await store.catalog.create(kind.tenant, kind.queue, config)
             part = max(1, int(count * kind.rate / whole / kind.shards))
             for shard in range(kind.shards):
                 content = _messages(kind, part, first, end, seed)
@@ -186,19 +187,19 @@ async def _fill(
     store: SqliteStore, shard: ShardKey, content: Iterator[Message], start: int
 ) -> None:
     """Buckets of segments: two thirds of each are acked, a few of them dead."""
-    epoch = await store.claim(slot_of(shard), "sample")
+    epoch = await store.ownership.claim(slot_of(shard), "sample")
     counter = n = 0
     while messages := list(islice(content, SEGMENT * BUCKET_SEGMENTS)):
         key = BucketKey(LANE, epoch, start + counter)
         bucket = Bucket(key, make_seq(epoch, counter))
         for at in range(0, len(messages), SEGMENT):
             segment = Segment(key, bucket.first + at, messages[at : at + SEGMENT])
-            await store.append(shard, segment, bucket if at == 0 else None)
+            await append(store, shard, segment, bucket if at == 0 else None)
         third = len(messages) // 3
         acked = [(bucket.first, bucket.first + 2 * third)]
         gone = [Gone("dead:rejected", bucket.first + 2 * third + 1, bucket.first + 2 * third + 2)]
         rows = [Settlement(key, epoch, n, [key], acked=acked, gone=gone if third > 2 else [])]
-        await store.settle(shard, rows)
+        await settle(store, shard, rows)
         size, last = sum(map(size_of, messages)), messages[-1].published_at
         closed = msgspec.structs.replace(
             bucket, closed=True, count=len(messages), size=size, last_at=last

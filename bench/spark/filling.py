@@ -13,8 +13,9 @@ from random import Random
 import trio
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
-from pushlane_storage.interface import Store
+from pushlane_storage.interface import Backend
 from pushlane_storage.message import Message, size_of
+from pushlane_storage.outcome import append, settle
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.segment import Segment
 from pushlane_storage.seq import make_seq
@@ -44,30 +45,26 @@ USAGE_ROWS = 1_000
 
 async def fill(url: str, messages: int) -> int:
     """How many there are in the end: whole buckets."""
-    store = await open_store(url)
-    try:
+    async with open_store(url) as store:
         each = max(OPEN + 1, messages // BUCKET // len(QUEUES))
         async with trio.open_nursery() as nursery:
             for number, (tenant, name) in enumerate(QUEUES):
-                row = await store.create_queue(tenant, name, CONFIG)
+                row = await store.catalog.create(tenant, name, CONFIG)
                 shard = ShardKey(row.id, 0)
                 nursery.start_soon(_Shard(store, shard, Random(number)).fill, each)
                 nursery.start_soon(_count, store, tenant, name, shard, each * BUCKET)
         return each * BUCKET * len(QUEUES)
-    finally:
-        with trio.CancelScope(shield=True):
-            await store.close()
 
 
 class _Shard:
-    def __init__(self, store: Store, shard: ShardKey, random: Random) -> None:
+    def __init__(self, store: Backend, shard: ShardKey, random: Random) -> None:
         self._store = store
         self._shard = shard
         self._random = random
         self._epoch = self._flushes = 0
 
     async def fill(self, buckets: int) -> None:
-        self._epoch = await self._store.claim(slot_of(self._shard), "bench")
+        self._epoch = await self._store.ownership.claim(slot_of(self._shard), "bench")
         end = wall_clock() - 3_600_000
         for number in range(buckets):
             start = end - WEEK_MS + number * WEEK_MS // buckets
@@ -81,7 +78,7 @@ class _Shard:
         for offset in range(0, BUCKET, SEGMENT):
             found = self._messages(start, offset, length)
             size += sum(map(size_of, found))
-            await self._store.append(self._shard, Segment(key, first + offset, found), opens)
+            await append(self._store, self._shard, Segment(key, first + offset, found), opens)
             opens = None
         await self._settle(key, first, BUCKET if is_closed else BUCKET // 2)
         if is_closed:
@@ -105,11 +102,11 @@ class _Shard:
         acked = [(seq + 1, min(seq + 999, first + count - 1)) for seq in dead]
         gone = [Gone("dead:max_attempts", seq, seq) for seq in dead]
         row = Settlement(key, self._epoch, self._flushes, [key], acked=acked, gone=gone)
-        await self._store.settle(self._shard, [row])
+        await settle(self._store, self._shard, [row])
         self._flushes += 1
 
 
-async def _count(store: Store, tenant: str, queue: str, shard: ShardKey, messages: int) -> None:
+async def _count(store: Backend, tenant: str, queue: str, shard: ShardKey, messages: int) -> None:
     """Usage by the minute, as if so many messages passed in each week."""
     end = wall_clock() // 60_000
     minutes = WEEK_MS // 60_000
@@ -124,7 +121,7 @@ async def _count(store: Store, tenant: str, queue: str, shard: ShardKey, message
         for node, counters in ((node_of(shard), exact), ("bench.1", counted))
     ]
     for start in range(0, len(rows), USAGE_ROWS):
-        await store.put_usage(rows[start : start + USAGE_ROWS])
+        await store.usage.put(rows[start : start + USAGE_ROWS])
 
 
 def fill_now(url: str, messages: int) -> int:

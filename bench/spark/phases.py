@@ -21,11 +21,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from bench.spark.filling import BUCKET, OPEN, QUEUES, WEEK_MS
+from pushlane_history.rule import RULES, Report
 from pushlane_spark.auditing.report import audit
 from pushlane_spark.look import Look
 from pushlane_spark.session import open_session
 from pushlane_spark.source import open_source
-from pushlane_storage.history.rule import RULES, Report
 
 MASTER = "local[2]"
 HEAP = "1536m"

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import trio
 
 from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS
-from pushlane_storage.interface import Store
+from pushlane_storage.interface import Backend
 
 log = logging.getLogger(__name__)
 
@@ -124,20 +124,20 @@ class Clock:
         )
 
 
-async def adopt_time(clock: Clock, store: Store) -> None:
+async def adopt_time(clock: Clock, store: Backend) -> None:
     """Begin with the right time, before anything is served."""
     for _ in range(ANSWERS):
         await _ask(clock, store)
     clock.adopt()
 
 
-async def compare_clocks(clock: Clock, store: Store) -> None:
+async def compare_clocks(clock: Clock, store: Backend) -> None:
     """Whether all of them still agree: with every opening, and now and then."""
     await _ask(clock, store)
     clock.look()
 
 
-async def _ask(clock: Clock, store: Store) -> None:
+async def _ask(clock: Clock, store: Backend) -> None:
     asked_at = clock.wall()
     told = await store.time()
     if told is not None:

@@ -20,40 +20,40 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import msgspec
 import trio
 
-from pushlane.wire.errors import BadRequest, NotFound, PushlaneError, Unavailable
+from pushlane.wire.errors import BadRequest, Conflict, NotFound, PushlaneError, Unavailable
 from pushlane.wire.limits import DEFAULTS, Limits
-from pushlane_dispatcher import lookup
-from pushlane_dispatcher.backlog import EVERYTHING, Page, oldest_at, peek
-from pushlane_dispatcher.clerk import Clerk
+from pushlane_dispatcher.browsing import lookup
+from pushlane_dispatcher.browsing.backlog import EVERYTHING, Page, oldest_at, peek
+from pushlane_dispatcher.browsing.dropping import MOST, BucketName, Dropped, drop_archived
+from pushlane_dispatcher.browsing.redrive import Redrive, Redriven, redrive
+from pushlane_dispatcher.browsing.standing import Standing, standing_of, stored_standing
+from pushlane_dispatcher.browsing.view import QueueView, read_view
+from pushlane_dispatcher.callers.door import Caller, Door
+from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.clock import Clock, adopt_time, compare_clocks
-from pushlane_dispatcher.config import own_dead_letter
+from pushlane_dispatcher.context import Context, make_prefix
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.budget import Budget
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.core.places import Claims
-from pushlane_dispatcher.door import Caller, Door
-from pushlane_dispatcher.due import DueShards
-from pushlane_dispatcher.lease_guard import LeaseGuard
-from pushlane_dispatcher.manager import Manager
-from pushlane_dispatcher.open_queue import OpenQueue
-from pushlane_dispatcher.publication import Publication
-from pushlane_dispatcher.queues import Name, Queues, store_answers
+from pushlane_dispatcher.queues.config import own_dead_letter
+from pushlane_dispatcher.queues.due import DueShards
+from pushlane_dispatcher.queues.manager import Manager
+from pushlane_dispatcher.queues.open_queue import OpenQueue
+from pushlane_dispatcher.queues.queues import Name, Queues, store_answers
+from pushlane_dispatcher.queues.transfers import Transfers
 from pushlane_dispatcher.recording.recorder import Recorder
-from pushlane_dispatcher.redrive import Redrive, Redriven, redrive
-from pushlane_dispatcher.retention import MOST, BucketName, Dropped, drop_buckets
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.shard_runner import ShardRunner
-from pushlane_dispatcher.shards import Shards
-from pushlane_dispatcher.standing import Standing, standing_of, stored_standing
-from pushlane_dispatcher.stop import Stop
-from pushlane_dispatcher.tools import Tools, make_prefix
-from pushlane_dispatcher.transfers import Transfers
-from pushlane_dispatcher.usage_report import UsagePoint
-from pushlane_dispatcher.view import QueueView, read_view
+from pushlane_dispatcher.shard.lease_guard import LeaseGuard
+from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.shards import Shards
+from pushlane_dispatcher.shard.stop import Stop
+from pushlane_dispatcher.usage.report import UsagePoint
+from pushlane_dispatcher.usage.writer import UsageWriter
 from pushlane_leases.interface import LeaseCache
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import SharedStore, Store, StoreError
+from pushlane_storage.interface import Backend, StoreError
 from pushlane_storage.message import Message
 from pushlane_storage.note import DueShard
 from pushlane_storage.queue import QueueConfig, QueueRow
@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_dispatcher(
-    store: Store,
+    store: Backend,
     leases: LeaseCache | None = None,
     *,
     clock: Clock | None = None,
@@ -78,26 +78,27 @@ async def open_dispatcher(
     """`owner` names this process in the slots' rows."""
     clock = clock or Clock()
     settings = settings or Settings()
-    confirm = store.confirm if isinstance(store, SharedStore) else _is_ours
-    guard = None if leases is None else LeaseGuard(leases, clock, settings, confirm)
+    guard = None if leases is None else LeaseGuard(leases, clock, settings, store.ownership.confirm)
     bounds = bounds or Bounds()
     budget = Budget(settings.windows_bytes, settings.open_shards, bounds.window_bytes)
-    tools = Tools(store, guard, clock, settings, bounds, limits, chance, prefix, recorder, budget)
+    context = Context(
+        store, guard, clock, settings, bounds, limits, chance, prefix, recorder, budget
+    )
     error: Exception | None = None
     try:
         await adopt_time(clock, store)
     except StoreError as fault:
         log.warning("the store does not say what time it is: %s", fault)
     async with trio.open_nursery() as nursery:
-        dispatcher = Dispatcher(tools, nursery, owner or f"node-{secrets.token_hex(8)}")
+        dispatcher = Dispatcher(context, nursery, owner or f"node-{secrets.token_hex(8)}")
         nursery.start_soon(dispatcher.sweep)
         nursery.start_soon(dispatcher.watch_windows)
         nursery.start_soon(dispatcher.due.run)
         nursery.start_soon(dispatcher.watch_clock)
         if settings.usage:
-            nursery.start_soon(dispatcher.clerk.run)
-        if isinstance(store, SharedStore):
-            nursery.start_soon(dispatcher.compare, store)
+            nursery.start_soon(dispatcher.usage_writer.run)
+        if store.ownership.shared:
+            nursery.start_soon(dispatcher.compare)
             nursery.start_soon(dispatcher.compare_rows)
         if guard is not None and guard.instant is None:
             nursery.start_soon(dispatcher.catch_up, guard)
@@ -111,40 +112,35 @@ async def open_dispatcher(
         raise error
 
 
-async def _is_ours(_: ShardKey) -> None:
-    """In a store of one process nobody else owns a shard."""
-    await trio.lowlevel.checkpoint()
-
-
 class Dispatcher:
-    def __init__(self, tools: Tools, nursery: trio.Nursery, owner: str) -> None:
-        self._tools = tools
-        self.chance = tools.chance
+    def __init__(self, context: Context, nursery: trio.Nursery, owner: str) -> None:
+        self._context = context
+        self.chance = context.chance
         self.start_soon = nursery.start_soon
         """For what outlives a call; such tasks end with the dispatcher."""
-        self.clock = tools.clock
-        self.leases = tools.leases
-        self._queues = Queues(tools, lambda row: self._manager.finish_soon(row))
-        self.clerk = Clerk(tools, f"{owner}.{secrets.token_hex(4)}")
+        self.clock = context.clock
+        self.leases = context.leases
+        self._queues = Queues(context, lambda row: self._manager.finish_soon(row))
+        self.usage_writer = UsageWriter(context, f"{owner}.{secrets.token_hex(4)}")
         self._shards = Shards(
-            tools,
+            context,
             nursery,
             owner,
             lambda tenant: self._transfers.of(tenant),
             self._shard_stopped,
             self._queues.confirm,
-            self.clerk,
+            self.usage_writer,
         )
-        self.due = DueShards(tools.store, tools.settings, tools.clock.wall, self._open_due)
+        self.due = DueShards(context.store, context.settings, context.clock.wall, self._open_due)
         self._open: dict[Name, OpenQueue] = {}
-        self._views = trio.Semaphore(tools.settings.views)
+        self._views = trio.Semaphore(context.settings.views)
         self._manager: Manager = Manager(
-            self._queues, self._shards, self.clerk, nursery, tools.settings.finishing,
+            self._queues, self._shards, self.usage_writer, nursery, context.settings.finishing,
             self._reconfigure,
         )  # fmt: skip
         manager = self._manager
         self.create, self.ensure = manager.create, manager.ensure
-        self._transfers = Transfers(self.publish, self.ensure, tools.limits.message_bytes)
+        self._transfers = Transfers(self.publish, self.ensure, context.limits.message_bytes)
         self.get, self.list = manager.get, manager.list
         self.update, self.delete = manager.update, manager.delete
 
@@ -154,7 +150,7 @@ class Dispatcher:
 
     def window_numbers(self) -> dict[str, int]:
         """What waits in memory, and what was left to the store for want of room."""
-        budget = self._tools.budget
+        budget = self._context.budget
         sums = self._shards.window_numbers()
         return {**sums, "bytes": budget.used, "squeezes": budget.squeezes}
 
@@ -162,12 +158,11 @@ class Dispatcher:
     def was_fenced(self) -> bool:
         """Others took over what it had, a short while ago."""
         lost_at = self._shards.lost_at
-        return lost_at is not None and self.clock.now() - lost_at < self._tools.settings.fenced_ms
+        return lost_at is not None and self.clock.now() - lost_at < self._context.settings.fenced_ms
 
     def store_numbers(self) -> dict[str, int]:
-        """What the store counts, and how big it is; nothing when it can't say."""
-        stats = getattr(self._tools.store, "stats", None)
-        return {} if stats is None else msgspec.structs.asdict(stats())
+        """What the store counts, and how big it is."""
+        return msgspec.structs.asdict(self._context.store.stats())
 
     def lease_numbers(self) -> dict[str, int]:
         """How the lease cache does; nothing when it is in this process, or there is none."""
@@ -185,7 +180,7 @@ class Dispatcher:
 
     def usage_numbers(self) -> dict[str, int]:
         """How writing usage does."""
-        return {"failures": self.clerk.failures, "lost": self.clerk.lost}
+        return {"failures": self.usage_writer.failures, "lost": self.usage_writer.lost}
 
     def due_numbers(self) -> dict[str, int]:
         """What was done for queues that nobody used."""
@@ -193,7 +188,7 @@ class Dispatcher:
 
     def endings(self) -> dict[str, int]:
         """How many messages ended without an ack since the start, by cause."""
-        return self._tools.endings
+        return self._context.endings
 
     def transfer_numbers(self) -> dict[str, int]:
         """How messages fare that go from one queue to another."""
@@ -211,28 +206,28 @@ class Dispatcher:
 
     def history_numbers(self) -> dict[str, int]:
         """How the recorder does; nothing when there is none."""
-        recorder = self._tools.recorder
+        recorder = self._context.recorder
         return {} if recorder is None else recorder.numbers()
 
     async def aclose(self) -> None:
         """Finish what was accepted and close every shard. Nothing opens any more."""
         await self._shards.close()
-        await self.clerk.flush()
+        await self.usage_writer.flush()
 
     async def watch_clock(self) -> None:
         """A task: notices that the clocks disagree, and that they agree again."""
-        clock, settings = self._tools.clock, self._tools.settings
+        clock, settings = self._context.clock, self._context.settings
         while True:
             await trio.sleep(settings.clock_ms / 1000)
             try:
-                await compare_clocks(clock, self._tools.store)
+                await compare_clocks(clock, self._context.store)
             except StoreError as error:
                 clock.look()
                 log.info("the store's clock was not compared: %s", error)
 
     async def watch_windows(self) -> None:
         """A task: shards that had to do with little hear that there is room again."""
-        budget, settings = self._tools.budget, self._tools.settings
+        budget, settings = self._context.budget, self._context.settings
         while True:
             await trio.sleep(settings.windows_ms / 1000)
             if budget.refused and not budget.spent:
@@ -241,20 +236,20 @@ class Dispatcher:
 
     async def sweep(self) -> None:
         """A task: closes what nobody uses, and gives back the slots where others may want them."""
-        settings = self._tools.settings
-        shared = isinstance(self._tools.store, SharedStore)
+        settings = self._context.settings
+        shared = self._context.store.ownership.shared
         idle_ms = settings.shared_idle_ms if shared else settings.idle_ms
         while True:
             await trio.sleep(idle_ms / 2000)
             await self._shards.close_unused(idle_ms)
             await self._shards.release_idle()
 
-    async def compare(self, store: SharedStore) -> None:
+    async def compare(self) -> None:
         """A task: notices that slots are another process's, before a write would."""
         while True:
-            await trio.sleep(self._tools.settings.compare_ms / 1000)
+            await trio.sleep(self._context.settings.compare_ms / 1000)
             try:
-                await self._shards.compare(store)
+                await self._shards.compare()
             except StoreError as error:
                 log.info("the slots were not compared: %s", error)
 
@@ -264,7 +259,7 @@ class Dispatcher:
         Whoever changes or deletes a queue owns its slots, so it is ours only until we notice that
         they are lost; this notices it earlier.
         """
-        settings = self._tools.settings
+        settings = self._context.settings
         turn: list[Name] = []
         while True:
             await trio.sleep(settings.row_ms / 1000)
@@ -294,7 +289,7 @@ class Dispatcher:
         Without it, one that nobody has anything to tell would never be tried again.
         """
         while True:
-            await trio.sleep(self._tools.settings.cache_rest_ms / 1000)
+            await trio.sleep(self._context.settings.cache_rest_ms / 1000)
             await self._shards.catch_up(guard)
 
     async def _open_due(self, due: DueShard) -> bool:
@@ -351,6 +346,11 @@ class Dispatcher:
             await self._make_for(caller, name, caller.template)
         return await self.open(caller.tenant, name, claims=caller.claims)
 
+    def remember(self, keep_ms: int, most: int) -> None:
+        """For how long, and of how many receives, it is known which receipts were settled."""
+        self._context.settled.keep_ms = keep_ms
+        self._context.settled.most = most
+
     def door(self, caller: Caller, failed: Callable[[Exception], None]) -> Door:
         return Door(self, caller, failed)
 
@@ -371,7 +371,7 @@ class Dispatcher:
     async def _open_queue(self, row: QueueRow, claims: Claims | None) -> OpenQueue:
         dead_letter = own_dead_letter(row.name, row.config)
         runners = await self._open_shards(row, dead_letter, claims)
-        opened = OpenQueue(row, runners, self._tools.chance, self._tools.bounds.max_limit)
+        opened = OpenQueue(row, runners, self._context.chance, self._context.bounds.max_limit)
         opened.claimed = claims is not None
         self._open[row.tenant, row.name] = opened
         # It may have been changed until its slots were ours; and some of its shards may have been
@@ -413,13 +413,6 @@ class Dispatcher:
     ) -> Publication:
         return await (await self.open(tenant, name, create=create)).publish(messages, lanes)
 
-    async def publish_for(
-        self, caller: Caller, name: str, messages: list[Message], lanes: Sequence[int] | None
-    ) -> Publication:
-        """Store a caller's messages; answers when all are decided."""
-        queue = await self.open_for(caller, name)
-        return await queue.publish(messages, lanes, claims=caller.claims)
-
     async def _make_for(self, caller: Caller, name: str, config: QueueConfig) -> None:
         """`ensure` for who is about to open it. Who may not is refused before there is a queue."""
         with suppress(NotFound):
@@ -451,7 +444,21 @@ class Dispatcher:
         if wanted.to is not None:
             await self._queues.get(tenant, wanted.to)
         queue = await self.open(tenant, name, claims=claims)
-        return await redrive(self._tools.store, queue, wanted, after)
+        return await redrive(self._context.store, queue, wanted, after)
+
+    async def expire(
+        self, tenant: str, name: str, queue_id: str, claims: Claims | None = None
+    ) -> OpenQueue:
+        """Have what is past its retention end now: shards see to it as soon as they are open.
+
+        `Conflict` when the queue is another one of the same name.
+        """
+        queue = await self.open(tenant, name, claims=claims)
+        if queue.row.id != queue_id:
+            raise Conflict(
+                f"queue {name} was deleted and created again: it is no longer {queue_id}"
+            )
+        return queue
 
     async def drop_buckets(
         self,
@@ -461,12 +468,12 @@ class Dispatcher:
         names: Sequence[BucketName],
         claims: Claims | None = None,
     ) -> Dropped:
-        """Open the queue, so that what is past its retention ends, and drop what was archived."""
+        """Drop what was archived, as far as nobody needs it; before that, what must end ends."""
         if len(names) > MOST:
             raise BadRequest(f"{len(names)} buckets: at most {MOST}")
-        queue = await self.open(tenant, name, claims=claims)
+        queue = await self.expire(tenant, name, queue_id, claims)
         with store_answers(name):
-            return await drop_buckets(self._tools.store, queue, queue_id, names, self._tools.clock)
+            return await drop_archived(self._context.store, queue, names, self._context.clock)
 
     # Looking
 
@@ -480,7 +487,7 @@ class Dispatcher:
         row = await self._queues.get(tenant, name)
         async with self._views:
             with store_answers(name):
-                view = await read_view(self._tools, row)
+                view = await read_view(self._context, row)
         try:
             yield view
         finally:
@@ -489,7 +496,7 @@ class Dispatcher:
     @contextmanager
     def _in_time(self, name: str) -> Iterator[None]:
         """Who looks at a queue may read for so long, and wait for others who do; no longer."""
-        with trio.move_on_after(self._tools.settings.peek_ms / 1000) as scope:
+        with trio.move_on_after(self._context.settings.peek_ms / 1000) as scope:
             yield
         if scope.cancelled_caught:
             raise Unavailable(f"the store takes too long to read {name}", retry_ms=1_000)
@@ -500,7 +507,7 @@ class Dispatcher:
                 if isinstance(found, OpenQueue):
                     return found.stats()
                 async with self._views:
-                    oldest = await oldest_at(self._tools.store, found)
+                    oldest = await oldest_at(self._context.store, found)
                 return msgspec.structs.replace(found.stats(), oldest_at=oldest)
 
     async def standing(self, tenant: str, name: str) -> Standing:
@@ -509,27 +516,27 @@ class Dispatcher:
         if opened is not None:
             return standing_of(opened, self.clock.wall())
         stats = await self.stats(tenant, name)
-        alone = not isinstance(self._tools.store, SharedStore)
+        alone = not self._context.store.ownership.shared
         return stored_standing(stats, self.clock.wall(), alone)
 
     async def explain(self, tenant: str, name: str, message_id: str) -> Explanation:
         """Where a message stands and why, or how it ended."""
         with self._in_time(name):
             async with self._look(tenant, name) as queue:
-                return await lookup.explain(self._tools.store, queue, message_id)
+                return await lookup.explain(self._context.store, queue, message_id)
 
     async def message(self, tenant: str, name: str, message_id: str) -> tuple[Message, int]:
         """A message that has not ended, and how often it was started."""
         with self._in_time(name):
             async with self._look(tenant, name) as queue:
-                return await lookup.read_message(self._tools.store, queue, message_id)
+                return await lookup.read_message(self._context.store, queue, message_id)
 
     async def cancel(
         self, tenant: str, name: str, message_id: str, claims: Claims | None = None
     ) -> None:
         """End a delayed message. `Conflict` when it is not delayed (any more)."""
         queue = await self.open(tenant, name, claims=claims)
-        await lookup.cancel(self._tools.store, queue, message_id)
+        await lookup.cancel(self._context.store, queue, message_id)
 
     async def peek(
         self, tenant: str, name: str, limit: int, after: str = "", most_bytes: int = EVERYTHING
@@ -540,7 +547,7 @@ class Dispatcher:
         """
         with self._in_time(name):
             async with self._look(tenant, name) as queue:
-                return await peek(self._tools.store, queue, limit, after, most_bytes)
+                return await peek(self._context.store, queue, limit, after, most_bytes)
 
     async def consumers(self, tenant: str, name: str) -> list[ConsumerInfo]:
         """Those on this server: what is stored names nobody, so that is not read."""
@@ -566,8 +573,8 @@ class Dispatcher:
         """
         if queue is not None:
             await self._settle_usage(tenant, queue, claims)
-        await self.clerk.flush()
-        return await self.clerk.report(tenant, first, last, step, queue, most)
+        await self.usage_writer.flush()
+        return await self.usage_writer.report(tenant, first, last, step, queue, most)
 
     async def _settle_usage(self, tenant: str, name: str, claims: Claims | None) -> None:
         """Have written what a queue's shards know; one that is gone has nothing to tell.
@@ -577,13 +584,13 @@ class Dispatcher:
         """
         opened = self._found(tenant, name, None)
         if opened is None:
-            if isinstance(self._tools.store, SharedStore):
+            if self._context.store.ownership.shared:
                 return
             try:
                 opened = await self.open(tenant, name, claims=claims)
             except NotFound:
                 return
-        if not await self.clerk.flush_shards(runner.key for runner in opened.runners):
+        if not await self.usage_writer.flush_shards(runner.key for runner in opened.runners):
             raise Unavailable(f"the usage of {name} could not be written", retry_ms=1_000)
 
     # Behind the scenes

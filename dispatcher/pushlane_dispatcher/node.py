@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
 
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.clock import Clock, since_boot
-from pushlane_dispatcher.config import check_config, queue_ranges
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.queues.config import check_config, queue_ranges
 from pushlane_dispatcher.recording.recorder import Recorder
 from pushlane_dispatcher.recording.settings import HistorySettings
 from pushlane_dispatcher.settings import Settings
 from pushlane_leases.interface import LeaseCache, LeaseCacheError
 from pushlane_leases.url import BadLeaseUrl, open_leases, probe_leases
-from pushlane_storage.cassandra.errors import OpenError as CassandraError
-from pushlane_storage.cassandra.errors import Unreachable
 from pushlane_storage.cassandra.limits import Limits as CassandraLimits
-from pushlane_storage.interface import Store
+from pushlane_storage.errors import OpenError, Unreachable
+from pushlane_storage.interface import Backend
 from pushlane_storage.queue import QueueConfig
-from pushlane_storage.sqlite.errors import OpenError
 from pushlane_storage.sqlite.limits import Limits as SqliteLimits
 from pushlane_storage.url import (
     DEFAULT_LIMITS,
@@ -83,22 +81,17 @@ async def open_node(
     stores: StoreLimits = DEFAULT_LIMITS,
     history: HistorySettings | None = None,
 ) -> AsyncIterator[Dispatcher]:
-    """Raises `CannotOpen` before anything is served. The store is closed last, come what may.
+    """Raises `CannotOpen` before anything is served. What was opened is closed, come what may.
 
     A lease cache need not be there, now or later: the dispatcher goes on without it.
     """
-    leases = _open_leases(leases_url)
     clock = clock or Clock(elapsed=since_boot)
     owner = owner or f"node-{secrets.token_hex(8)}"
-    try:
-        store = await _open_store(store_url, stores)
-    except BaseException:
-        await _close(leases)
-        raise
-    recorder: Recorder | None = None
-    try:
-        recorder = _open_recorder(history, owner, clock)
-        async with open_dispatcher(
+    async with (
+        _leases(leases_url) as leases,
+        _store(store_url, stores) as store,
+        _recording(history, owner, clock) as recorder,
+        open_dispatcher(
             store,
             leases,
             clock=clock,
@@ -107,13 +100,47 @@ async def open_node(
             limits=limits,
             owner=owner,
             recorder=recorder,
-        ) as dispatcher:
-            yield dispatcher
+        ) as dispatcher,
+    ):
+        yield dispatcher
+
+
+@asynccontextmanager
+async def _store(url: str, limits: StoreLimits) -> AsyncIterator[Backend]:
+    async with AsyncExitStack() as stack:
+        try:
+            store = await stack.enter_async_context(open_store(url, limits))
+        except Unreachable as error:
+            raise StoreAway(str(error)) from error
+        except OpenError as error:
+            raise CannotOpen(str(error)) from error
+        yield store
+
+
+@asynccontextmanager
+async def _leases(url: str) -> AsyncIterator[LeaseCache]:
+    try:
+        leases = open_leases(url)
+    except BadLeaseUrl as error:
+        raise CannotOpen(str(error)) from error
+    try:
+        yield leases
+    finally:
+        with trio.CancelScope(shield=True):
+            await leases.close()
+
+
+@asynccontextmanager
+async def _recording(
+    settings: HistorySettings | None, owner: str, clock: Clock
+) -> AsyncIterator[Recorder | None]:
+    recorder = _open_recorder(settings, owner, clock)
+    try:
+        yield recorder
     finally:
         if recorder is not None:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(recorder.close)
-        await _close(leases, store)
 
 
 def _open_recorder(settings: HistorySettings | None, owner: str, clock: Clock) -> Recorder | None:
@@ -123,28 +150,3 @@ def _open_recorder(settings: HistorySettings | None, owner: str, clock: Clock) -
         return Recorder(settings, owner, clock.wall)
     except OSError as error:
         raise CannotOpen(f"the history can't be recorded in {settings.folder}: {error}") from error
-
-
-async def _open_store(url: str, limits: StoreLimits) -> Store:
-    try:
-        return await open_store(url, limits)
-    except Unreachable as error:
-        raise StoreAway(str(error)) from error
-    except (BadStoreUrl, OpenError, CassandraError) as error:
-        raise CannotOpen(str(error)) from error
-
-
-async def _close(leases: LeaseCache, store: Store | None = None) -> None:
-    with trio.CancelScope(shield=True):
-        try:
-            await leases.close()
-        finally:
-            if store is not None:
-                await store.close()
-
-
-def _open_leases(url: str) -> LeaseCache:
-    try:
-        return open_leases(url)
-    except BadLeaseUrl as error:
-        raise CannotOpen(str(error)) from error

@@ -41,6 +41,7 @@ class Words:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        """Added to as it is where the words are the protocol's own."""
 
     def add(self, word: str, count: int = 1) -> None:
         counts = self.counts

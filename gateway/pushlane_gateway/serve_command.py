@@ -111,7 +111,7 @@ def _run(
 
     from pushlane_gateway.configuration.load import load_with_sources
     from pushlane_gateway.configuration.show import show
-    from pushlane_gateway.listener.descriptors import ensure_descriptors
+    from pushlane_gateway.descriptors import ensure_descriptors
     from pushlane_gateway.logs import configure_logs
     from pushlane_gateway.server import serve as serve_until_stopped
 

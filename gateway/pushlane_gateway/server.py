@@ -31,15 +31,13 @@ from pushlane_dispatcher.node import (
 )
 from pushlane_gateway.auth.admission import Admission
 from pushlane_gateway.auth.authenticator import Authenticator, open_authenticator
-from pushlane_gateway.auth.exposure import check_exposure
-from pushlane_gateway.auth.failed_logins import FailedLogins
 from pushlane_gateway.auth.origin import OriginPolicy
-from pushlane_gateway.auth.refused_origins import RefusedOrigins
+from pushlane_gateway.auth.refused import FailedLogins, RefusedOrigins
 from pushlane_gateway.configuration.configuration import Configuration
 from pushlane_gateway.configuration.errors import ConfigurationError
 from pushlane_gateway.http.app import make_app
 from pushlane_gateway.http.tools import HttpTools
-from pushlane_gateway.listener.address import Address
+from pushlane_gateway.listener.address import Address, check_exposure
 from pushlane_gateway.listener.certificates import Certificates
 from pushlane_gateway.listener.connection import Service
 from pushlane_gateway.listener.listener import Listener, open_listener

@@ -11,9 +11,11 @@ Every back end passes one conformance suite (tests/leases/conformance.py).
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
+
+from pushlane.wire.receipts import ReceiptRun as ReceiptRun
 
 
 class LeaseCacheError(Exception):
@@ -63,14 +65,6 @@ class LeaseRun(msgspec.Struct, frozen=True):
     granted again since."""
 
 
-class ReceiptRun(NamedTuple):
-    """Receipts prefix.low … prefix.high."""
-
-    prefix: str
-    low: int
-    high: int
-
-
 class LeaseCache(Protocol):
     async def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun]:
         """Become the owner: from now on older epochs are refused. Answers what is still out.
@@ -104,14 +98,6 @@ class LeaseCache(Protocol):
     async def recall(self, shard: str, names: Sequence[str], now: int) -> dict[str, bytes]:
         """Those of the lots that are remembered."""
         ...
-
-    async def put_queue(self, tenant: str, name: str, row: bytes, ttl_ms: int, now: int) -> None:
-        """Keep a queue's row (encoded by the caller) for a while."""
-        ...
-
-    async def get_queue(self, tenant: str, name: str, now: int) -> bytes | None: ...
-
-    async def forget_queue(self, tenant: str, name: str) -> None: ...
 
     async def close(self) -> None: ...
 

@@ -6,18 +6,66 @@ Redis outlives a node.
 
 Everything is bounded. What goes beyond a limit pushes out what would be forgotten first anyway;
 that is legal, for whoever asks must live with an empty answer.
+
+Entries that are good until a time are not removed when it comes: reads look at the time. When their
+number passes the limit, an eighth of it goes at once, the soonest to expire first, so that the
+search for them is paid rarely.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
+from typing import Generic, TypeVar
 
 import msgspec
 import trio
 
-from pushlane_leases.expiring import Expiring, spare_of
 from pushlane_leases.interface import LeaseRun, ReceiptRun, StaleEpoch
 from pushlane_leases.runs import Runs, last_of
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+def spare_of(limit: int) -> int:
+    """How far below a limit to go once it was passed."""
+    return limit // 8
+
+
+class Expiring(Generic[K, V]):
+    __slots__ = ("_limit", "_until", "_values", "forgotten")
+
+    def __init__(self, limit: int) -> None:
+        assert limit > 0
+        self._limit = limit
+        self._values: dict[K, V] = {}
+        self._until: dict[K, int] = {}
+        self.forgotten = 0
+        """Entries that had to go because of the limit, expired or not."""
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def put(self, keys: Sequence[K], values: Sequence[V], until: int) -> None:
+        self._values.update(zip(keys, values, strict=True))
+        self._until.update(zip(keys, repeat(until)))
+        if len(self._values) > self._limit:
+            self._shrink()
+
+    def get(self, key: K, now: int) -> V | None:
+        if self._until.get(key, now) <= now:
+            return None
+        return self._values[key]
+
+    def drop(self, key: K) -> None:
+        self._values.pop(key, None)
+        self._until.pop(key, None)
+
+    def _shrink(self) -> None:
+        excess = len(self._values) - self._limit + spare_of(self._limit)
+        for key in sorted(self._until, key=self._until.__getitem__)[:excess]:
+            self.drop(key)
+        self.forgotten += excess
 
 
 class LeaseLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,8 +77,6 @@ class LeaseLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Ten full credits of subscriptions that settle at random; less than 300 bytes each."""
     marks: int = 1_000
     """Lots of dedup marks, of a bucket each: up to a megabyte; storage knows the rest."""
-    queues: int = 10_000
-    """Queue rows: a miss costs one read of the store."""
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -39,7 +85,6 @@ class Forgotten(msgspec.Struct, frozen=True):
     shards: int
     runs: int
     marks: int
-    queues: int
 
 
 class ShardLeases:
@@ -63,20 +108,17 @@ class ShardLeases:
         runs = self.prefixes.get(run.prefix)
         if runs is None:
             runs = self.prefixes[run.prefix] = Runs()
-        before = len(runs)
-        runs.put(run)
-        return len(runs) - before
+        return runs.put(run)
 
     def cut(self, prefix: str, low: int, high: int) -> int:
         """Forget receipts, and say how many more runs there are now (one, none, or fewer)."""
         runs = self.prefixes.get(prefix)
         if runs is None:
             return 0
-        before = len(runs)
-        runs.cut(low, high)
-        if not runs:
+        more = runs.cut(low, high)
+        if more < 0 and not runs.all:
             del self.prefixes[prefix]
-        return len(runs) - before
+        return more
 
     def expire(self, now: int) -> None:
         for runs in self.prefixes.values():
@@ -92,7 +134,6 @@ class LeaseTable:
         self._shards: dict[str, ShardLeases] = {}  # claimed longest ago first
         self._runs = 0
         self._marks: Expiring[tuple[str, str], bytes] = Expiring(self.limits.marks)
-        self._queues: Expiring[tuple[str, str], bytes] = Expiring(self.limits.queues)
         self._forgotten_shards = 0
         self._forgotten_runs = 0
 
@@ -102,7 +143,6 @@ class LeaseTable:
             self._forgotten_shards,
             self._forgotten_runs,
             self._marks.forgotten,
-            self._queues.forgotten,
         )
 
     def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun]:
@@ -122,12 +162,14 @@ class LeaseTable:
     def grant(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> None:
         leases = self._owned(shard, epoch)
         self._runs += sum(map(leases.put, runs))
-        self._shrink()
+        if self._runs > self.limits.runs:
+            self._shrink()
 
     def release(self, shard: str, epoch: int, receipts: Sequence[ReceiptRun]) -> None:
         leases = self._owned(shard, epoch)
-        self._runs += sum(leases.cut(*receipt) for receipt in receipts)
-        self._shrink()
+        self._runs += sum([leases.cut(*receipt) for receipt in receipts])
+        if self._runs > self.limits.runs:
+            self._shrink()
 
     def remember(
         self, shard: str, epoch: int, marks: Sequence[tuple[str, bytes]], ttl_ms: int, now: int
@@ -139,15 +181,6 @@ class LeaseTable:
     def recall(self, shard: str, names: Sequence[str], now: int) -> dict[str, bytes]:
         found = ((name, self._marks.get((shard, name), now)) for name in names)
         return {name: lot for name, lot in found if lot is not None}
-
-    def put_queue(self, tenant: str, name: str, row: bytes, ttl_ms: int, now: int) -> None:
-        self._queues.put([(tenant, name)], [row], now + ttl_ms)
-
-    def get_queue(self, tenant: str, name: str, now: int) -> bytes | None:
-        return self._queues.get((tenant, name), now)
-
-    def forget_queue(self, tenant: str, name: str) -> None:
-        self._queues.drop((tenant, name))
 
     def _owned(self, shard: str, epoch: int) -> ShardLeases:
         """The shard's leases, for an owner with this epoch."""
@@ -169,8 +202,6 @@ class LeaseTable:
     def _shrink(self) -> None:
         """Past the limit of runs, those with the earliest deadlines go, wherever they stand."""
         limit = self.limits.runs
-        if self._runs <= limit:
-            return
         everything = [(run, leases) for leases in self._shards.values() for run in leases]
         everything.sort(key=lambda item: item[0].deadline)
         excess = self._runs - limit + spare_of(limit)
@@ -211,15 +242,6 @@ class MemoryLeases:
     async def recall(self, shard: str, names: Sequence[str], now: int) -> dict[str, bytes]:
         return (await self._reach()).recall(shard, names, now)
 
-    async def put_queue(self, tenant: str, name: str, row: bytes, ttl_ms: int, now: int) -> None:
-        (await self._reach()).put_queue(tenant, name, row, ttl_ms, now)
-
-    async def get_queue(self, tenant: str, name: str, now: int) -> bytes | None:
-        return (await self._reach()).get_queue(tenant, name, now)
-
-    async def forget_queue(self, tenant: str, name: str) -> None:
-        (await self._reach()).forget_queue(tenant, name)
-
     async def close(self) -> None:
         self._closed = True
         await trio.lowlevel.checkpoint()
@@ -228,8 +250,7 @@ class MemoryLeases:
 class InstantLeases(MemoryLeases):
     """The same for those who don't want to wait (`InstantCache`): what a server uses by itself."""
 
-    def grant_now(self, shard: str, epoch: int, runs: Sequence[LeaseRun]) -> None:
-        self.table.grant(shard, epoch, runs)
-
-    def release_now(self, shard: str, epoch: int, receipts: Sequence[ReceiptRun]) -> None:
-        self.table.release(shard, epoch, receipts)
+    def __init__(self, table: LeaseTable | None = None) -> None:
+        super().__init__(table)
+        self.grant_now = self.table.grant
+        self.release_now = self.table.release

@@ -16,34 +16,45 @@ from pushlane_leases.interface import LeaseRun
 class Runs:
     """Disjoint runs of one prefix, by receipt number."""
 
-    __slots__ = ("_firsts", "_runs")
+    __slots__ = ("_firsts", "all")
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
-        self._runs: list[LeaseRun] = []
+        self.all: list[LeaseRun] = []
 
     def __len__(self) -> int:
         """How many runs there are (not how many receipts)."""
-        return len(self._runs)
+        return len(self.all)
 
     def __iter__(self) -> Iterator[LeaseRun]:
-        return iter(self._runs)
+        return iter(self.all)
 
-    def put(self, run: LeaseRun) -> None:
-        """Remember a run; what was known of its numbers is replaced."""
-        self._splice(run.n, last_of(run), [run])
+    def put(self, run: LeaseRun) -> int:
+        """Remember a run, and say how many more there are; what was known of its numbers goes."""
+        runs = self.all
+        if runs and run.n < runs[-1].n + runs[-1].count:
+            return self._splice(run.n, last_of(run), [run])
+        runs.append(run)
+        self._firsts.append(run.n)
+        return 1
 
-    def cut(self, low: int, high: int) -> None:
-        """Forget numbers low..high, as far as they are known."""
-        self._splice(low, high, [])
+    def cut(self, low: int, high: int) -> int:
+        """Forget numbers low..high, as far as they are known; says how many more runs there are."""
+        runs = self.all
+        if len(runs) == 1 and low <= runs[0].n and runs[0].n + runs[0].count <= high + 1:
+            runs.clear()
+            self._firsts.clear()
+            return -1
+        return self._splice(low, high, [])
 
     def expire(self, now: int) -> None:
-        self._runs = [run for run in self._runs if run.deadline > now]
-        self._firsts = [run.n for run in self._runs]
+        self.all = [run for run in self.all if run.deadline > now]
+        self._firsts = [run.n for run in self.all]
 
-    def _splice(self, low: int, high: int, new: list[LeaseRun]) -> None:
+    def _splice(self, low: int, high: int, new: list[LeaseRun]) -> int:
         assert low <= high
-        firsts, runs = self._firsts, self._runs
+        firsts, runs = self._firsts, self.all
+        before = len(runs)
         begin = max(bisect_right(firsts, low) - 1, 0)
         if begin < len(runs) and last_of(runs[begin]) < low:
             begin += 1
@@ -56,6 +67,7 @@ class Runs:
                 new = [*new, _part(tail, high + 1, last_of(tail))]
         runs[begin:end] = new
         firsts[begin:end] = [run.n for run in new]
+        return len(runs) - before
 
 
 def last_of(run: LeaseRun) -> int:

@@ -3,33 +3,85 @@
 What a job asks for is looked up by its partition key (the connector's direct join), so however many
 queues a keyspace has, only those that are asked for are read. Reads are at a quorum: what was
 confirmed to anybody is seen.
+
+Buckets are read as servers read them: around what was dropped. Dropped buckets leave tombstones for
+days, and where much passes a lane has so many of them that Cassandra refuses to read across it.
+Servers write down what can be skipped, and read the pieces between: so tasks read by the store's
+own classes, and not through the connector.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
+from typing import Any
 
 import msgspec
+import trio
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pushlane_spark import frames
-from pushlane_spark.cassandra_buckets import read_buckets
 from pushlane_spark.errors import JarsMissing, StoreUnreadable
-from pushlane_spark.frames import BUCKET, SHARD
+from pushlane_spark.frames import BUCKET, BUCKETS, SHARD, Batches, batched, bucket_numbers, rows_of
 from pushlane_spark.jars import packages
-from pushlane_spark.standings import STANDINGS, Stored, standings_of
-from pushlane_spark.usage_frames import DAY, STORED_USAGE, decode_usage
-from pushlane_storage.bucket import CONTROL
+from pushlane_spark.usage_frames import (
+    DAY,
+    STANDINGS,
+    STORED_USAGE,
+    Stored,
+    decode_usage,
+    standings_of,
+)
+from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
 from pushlane_storage.cassandra.address import Address
+from pushlane_storage.cassandra.buckets import Buckets
 from pushlane_storage.cassandra.connection import Connection, check_driver
-from pushlane_storage.cassandra.errors import DriverMissing, OpenError
+from pushlane_storage.cassandra.driver_ring import DriverRing
 from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.cassandra.places import Places
 from pushlane_storage.cassandra.tables import USAGE
-from pushlane_storage.url import BadStoreUrl, parse_cassandra, shown
+from pushlane_storage.errors import OpenError
+from pushlane_storage.url import parse_cassandra, shown
 from pushlane_storage.usage import TALLY_MINUTE, UsageKey
+from pushlane_storage.work import gather
+
+_BATCH = 1_000
+AT_ONCE = 500
+"""Shards whose buckets are in memory together, read over one connection."""
+
+
+class Nobody:
+    """Owns no slot, so nothing is remembered of any shard."""
+
+    def find(self, shard: ShardKey) -> None:
+        return None
+
+
+def read_buckets(batches: Batches, address: Address) -> Batches:
+    """`BUCKETS` of shards: a task. `StoreDamaged`."""
+    return batched(_bucket_rows(batches, address), BUCKETS, _BATCH)
+
+
+def _bucket_rows(batches: Batches, address: Address) -> Iterator[dict[str, Any]]:
+    shards = (ShardKey(row["queue_id"], row["shard"]) for row in rows_of(batches))
+    while some := list(islice(shards, AT_ONCE)):
+        for shard, buckets in trio.run(_read, some, address).items():
+            for bucket in buckets:
+                yield {**shard._asdict(), **bucket.key._asdict(), **bucket_numbers(bucket)}
+
+
+async def _read(shards: Iterable[ShardKey], address: Address) -> dict[ShardKey, list[Bucket]]:
+    limits = Limits()
+    ring = DriverRing(Connection.connect(address, limits), limits)
+    try:
+        reader = Buckets(ring, Places(ring, limits), Nobody(), limits)
+        return await gather(reader.read, shards, limits.reads)
+    finally:
+        await ring.close()
+
 
 FORMAT = "org.apache.spark.sql.cassandra"
 PAGE_KEYS = 5_000
@@ -44,7 +96,7 @@ class CassandraSource:
         try:
             address = parse_cassandra(url)
             check_driver()  # here, not in a task of Spark: it reads buckets with the driver
-        except (BadStoreUrl, DriverMissing) as error:
+        except OpenError as error:
             raise StoreUnreadable(str(error)) from None
         self._address = _with_login(address, spark)
         self._options = connector_options(address)

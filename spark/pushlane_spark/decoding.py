@@ -16,9 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pushlane_spark import frames
-from pushlane_spark.columns import Part, batch_of
+from pushlane_spark.columns import Part, batch_of, outcomes
 from pushlane_spark.frames import BUCKET, Batches, rows_of
-from pushlane_spark.outcomes import outcomes
 from pushlane_spark.states import bucket_key, stored_segment
 from pushlane_storage.segment import DamagedSegment, Segment
 

@@ -173,7 +173,7 @@ def audit(
         end(REFUSED, "what should be audited? Give the file or folder of a HISTORY")
 
     def job(session: SparkSession) -> Any:
-        return load("auditing.summary:summary")(load("auditing.report:audit")(session, *histories))
+        return load("auditing.report:summary")(load("auditing.report:audit")(session, *histories))
 
     finish(run_job("audit", spark, job), json=json)
 

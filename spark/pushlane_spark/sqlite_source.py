@@ -29,14 +29,19 @@ from pushlane_spark.frames import (
     rows_of,
     struct,
 )
-from pushlane_spark.standings import STANDINGS, Stored, standings_of
-from pushlane_spark.usage_frames import DAY, STORED_USAGE, decode_usage
+from pushlane_spark.usage_frames import (
+    DAY,
+    STANDINGS,
+    STORED_USAGE,
+    Stored,
+    decode_usage,
+    standings_of,
+)
 from pushlane_storage.bucket import CONTROL
 from pushlane_storage.copy.errors import SourceMissing
 from pushlane_storage.copy.sqlite_source import check_tables, read_only
-from pushlane_storage.sqlite.bucket_rows import bucket_of
+from pushlane_storage.sqlite.columns import NO_MARKS, bucket_of
 from pushlane_storage.sqlite.folder import DATABASE
-from pushlane_storage.sqlite.segment_rows import NO_MARKS
 from pushlane_storage.usage import TALLY_MINUTE, UsageKey
 
 DRIVER = "org.sqlite.JDBC"

@@ -1,7 +1,7 @@
 """What became of a bucket's messages: the settlement log, folded.
 
 The rows of a shard come together in one place, and there the code of a new owner judges them
-(`pushlane_storage.existing`): what lies beyond a seal, or in a flush that was cut off, does not
+(`pushlane_storage.seal`): what lies beyond a seal, or in a flush that was cut off, does not
 exist. Nothing of this is large: of segments only their places are looked at, and only in buckets
 that are not closed.
 """
@@ -20,11 +20,10 @@ from pushlane_spark import frames
 from pushlane_spark.frames import BUCKET, SHARD, Batches, batched, rows_of
 from pushlane_spark.source import Source
 from pushlane_storage.bucket import Bucket, BucketKey
-from pushlane_storage.existing import ShardRows, fold_shard
 from pushlane_storage.packing import unpack_seal, unpack_settlement
-from pushlane_storage.segment import DamagedSegment, SegmentHead
+from pushlane_storage.seal import ShardRows, fold_shard
+from pushlane_storage.segment import DamagedSegment, SegmentHead, StoredSegment
 from pushlane_storage.settlement import BucketState
-from pushlane_storage.stored_segment import StoredSegment
 
 _HEADS = frames.struct(frames.BUCKET_KEY, first=frames.LONG, count=frames.LONG)
 _BATCH = 64
@@ -76,7 +75,7 @@ def _head(stored: StoredSegment, key: BucketKey) -> SegmentHead:
     try:
         return stored.unpack()
     except DamagedSegment:
-        return stored.mend_head(key)
+        return stored.rebuild_head(key)
 
 
 def bucket_key(row: dict[str, Any]) -> BucketKey:

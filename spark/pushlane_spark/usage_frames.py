@@ -2,12 +2,16 @@
 
 Rows of several nodes for the same minute add up; of names that begin with `max.` the greatest
 counts. Minute 0 is where shards note how far they have counted, and no usage.
+
+Where each shard stood when it last wrote usage (how many bytes lay in it, and when that was)
+follows from its tally (see `pushlane_storage.tally`) and the row of the tally's minute. The base of
+a minute never changes; its row does, while it lasts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -16,9 +20,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pushlane_spark.frames import BYTES, INT, LONG, TEXT, Batches, struct
-from pushlane_storage.histogram import bounds_of
 from pushlane_storage.interface import StoreDamaged
-from pushlane_storage.usage import BILLING
+from pushlane_storage.tally import STORED, unpack_tally
+from pushlane_storage.usage import BILLING, Usage, UsageKey, bounds_of, unpack
 
 STORED_USAGE = struct(tenant=TEXT, queue=TEXT, minute=LONG, node=TEXT, counters=BYTES)
 USAGE = struct(tenant=TEXT, queue=TEXT, minute=LONG, node=TEXT, name=TEXT, value=LONG)
@@ -100,3 +104,48 @@ def percentile(bins: Mapping[int, int], share: float) -> float | None:
             return low + (high - low) * left / bins[number]
         left -= bins[number]
     return float(bounds_of(max(bins))[1]) if bins else None
+
+
+STANDINGS = struct(tenant=TEXT, queue=TEXT, node=TEXT, minute=LONG, base=LONG, stored=LONG)
+"""When `minute` began, `base` bytes were stored and not settled, and at its end (or by now, if that
+is not over) `stored`."""
+
+Stored = tuple[str, str, int, str, bytes]
+"""A usage row: tenant, queue, minute, node, counters."""
+
+
+class Standing(NamedTuple):
+    tenant: str
+    queue: str
+    node: str
+    minute: int
+    base: int
+    stored: int
+
+
+def standings_of(
+    tallies: Iterable[Stored], find: Callable[[list[UsageKey]], Iterable[Stored]]
+) -> list[Standing]:
+    """`find` reads the rows of these keys, as far as they are there. Shards of which nobody keeps
+    a tally any more are left out."""
+    bases: dict[UsageKey, int] = {}
+    for row in tallies:
+        usage = _usage(row)
+        tally = unpack_tally(usage)
+        if tally is not None:
+            key = msgspec.structs.replace(usage.key, minute=tally.minute)
+            bases[key] = tally.base.get(STORED, 0)
+    changes = {usage.key: usage.counters.get(STORED, 0) for usage in map(_usage, find([*bases]))}
+    return [
+        Standing(key.tenant, key.queue, key.node, key.minute, base, base + changes.get(key, 0))
+        for key, base in bases.items()
+    ]
+
+
+def _usage(row: Stored) -> Usage:
+    tenant, queue, minute, node, counters = row
+    key = UsageKey(tenant, queue, minute, node)
+    try:
+        return unpack(key, bytes(counters))
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the usage row {key} can't be read: {error}") from error

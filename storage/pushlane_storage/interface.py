@@ -1,5 +1,8 @@
 """The Store: the seam between the dispatcher and what keeps messages.
 
+`Store` has what shards write and read. Who may write is `Ownership`'s (ownership.py), the rows of
+queues are the `Catalog`'s (catalog.py). A `Backend` is all of it.
+
 A store answers in one of five ways. It returns: what was asked is durable. `StoreRefused`: it
 certainly did nothing. `StoreUnknown`: it may or may not have. `Fenced`: somebody else owns the
 slot now, and nothing of what was asked counts. `StoreDamaged`: it did nothing, because what it
@@ -11,12 +14,15 @@ The dispatcher knows this interface only; every back end passes one conformance 
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
+
+import msgspec
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.catalog import Catalog
 from pushlane_storage.message import Message
 from pushlane_storage.note import DueShard, Note
-from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.ownership import Ownership
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
@@ -67,6 +73,11 @@ class VersionConflict(StoreRefused):
     """The queue's row has another version than the caller thought."""
 
 
+Outcome = Callable[[Exception | None], None]
+"""Called once, in the trio loop: the write is durable, or what was answered instead. Never from
+inside the call that began the write."""
+
+
 class Due(NamedTuple):
     """A place in the schedule index: a message that must wait until `due`."""
 
@@ -76,58 +87,19 @@ class Due(NamedTuple):
     seq: int
 
 
-class QueueStore(Protocol):
-    """Queue rows: compare-and-set only."""
-
-    async def create_queue(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
-        """A new row with a fresh id and version 1, or `QueueExists`."""
-        ...
-
-    async def read_queue(self, tenant: str, name: str) -> QueueRow | None: ...
-
-    async def list_queues(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
-        """Rows with names greater than `after`, by name."""
-        ...
-
-    async def update_queue(self, row: QueueRow, config: QueueConfig) -> QueueRow:
-        """Replace the configuration if id and version still are the row's."""
-        ...
-
-    async def mark_deleting(self, row: QueueRow) -> QueueRow:
-        """The first step of deletion; from here on the name takes no publish."""
-        ...
-
-    async def remove_queue(self, row: QueueRow) -> None:
-        """The last step: the row and all that its shards stored. Safe to repeat."""
-        ...
-
-
-class ShardStore(Protocol):
+class Store(Protocol):
     """What shards store. Writers are owners: they claimed the shard's slot."""
 
-    async def claim(self, slot: int, owner: str) -> int:
-        """Take a slot and answer its new epoch, greater than every one before (from 1).
-
-        A tenure begins: whoever wrote under an earlier epoch of the slot is fenced.
-        """
-        ...
-
-    async def next_epoch(self, shard: ShardKey) -> int:
-        """One more epoch of a slot that was claimed, for a shard of it that opens again.
-
-        What the shard wrote under before is over. Other shards of the slot go on under the epochs
-        that they have of this tenure. `Fenced` when the slot is not ours.
-        """
-        ...
-
-    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
+    def append_soon(
+        self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
+    ) -> None:
         """Store one segment; the row of the bucket that it opens is written before it.
 
         Messages whose `not_before` is set are entered into the schedule index with it.
         """
         ...
 
-    async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
+    def settle_soon(self, shard: ShardKey, rows: Sequence[Settlement], outcome: Outcome) -> None:
         """Append one flush to the settlement log: one row per bucket, durable together or not."""
         ...
 
@@ -195,7 +167,9 @@ class ShardStore(Protocol):
 
 
 class UsageStore(Protocol):
-    async def put_usage(self, usage: Sequence[Usage]) -> None:
+    """Counters by tenant, queue and minute."""
+
+    async def put(self, usage: Sequence[Usage]) -> None:
         """Replace the row of each key, unless the stored one has a higher version.
 
         One that fails may have replaced any of them. Rows but those of `TALLY_MINUTE` may be gone
@@ -203,59 +177,32 @@ class UsageStore(Protocol):
         """
         ...
 
-    async def find_usage(self, key: UsageKey) -> Usage | None: ...
+    async def find(self, key: UsageKey) -> Usage | None: ...
 
-    async def usage(
+    async def read(
         self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
     ) -> list[Usage]:
         """The rows of these minutes, both included, by key; of one queue when it is named."""
         ...
 
 
-class Store(QueueStore, ShardStore, UsageStore, Protocol):
-    """Everything that a back end provides."""
+class Backend(Store, Protocol):
+    """An open store, with what is kept beside the rows of shards. `open_store` yields one."""
+
+    @property
+    def ownership(self) -> Ownership: ...
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def usage(self) -> UsageStore: ...
 
     async def time(self) -> int | None:
         """What time it is where the data is, in Unix milliseconds; None: there is no other clock
         than this machine's."""
         ...
 
-    async def close(self) -> None:
-        """Finish what is under way and let go of files, locks and connections."""
-        ...
-
-
-Outcome = Callable[[Exception | None], None]
-"""Called once, in the trio loop: the write is durable, or what was answered instead."""
-
-
-@runtime_checkable
-class SharedStore(Protocol):
-    """A store of several processes, one of which may take slots that another one claimed."""
-
-    async def confirm(self, shard: ShardKey) -> None:
-        """Return when this process was still the shard's owner after the call began; `Fenced`."""
-        ...
-
-    async def lost_slots(self) -> list[tuple[int, int]]:
-        """Slots that this process claimed and others have by now, each with its own last epoch."""
-        ...
-
-    async def release(self, slot: int) -> None:
-        """Give a slot back, so that another process gets it at once."""
-        ...
-
-
-@runtime_checkable
-class PromptStore(Protocol):
-    """A store that can call back: then what is written all the time needs no task that waits."""
-
-    def append_soon(
-        self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
-    ) -> None:
-        """`append` without waiting."""
-        ...
-
-    def settle_soon(self, shard: ShardKey, rows: Sequence[Settlement], outcome: Outcome) -> None:
-        """`settle` without waiting."""
+    def stats(self) -> msgspec.Struct:
+        """What the back end counts, and how big it is."""
         ...

@@ -1,7 +1,7 @@
 """The in-memory store: for tests, for trying things out, for `--store memory:`.
 
 `MemoryTables` is the data and every operation on it, as plain calls: the simulator and the
-benchmarks use it directly. `MemoryStore` is the `Store` over it. Tables outlive the store that
+benchmarks use it directly. `MemoryStore` is the back end over it. Tables outlive the store that
 was opened on them, so closing one and opening another is a restart.
 
 With `fencing` (the default) a writer whose epoch is older than its slot's newest claim gets
@@ -11,7 +11,7 @@ may in Cassandra; then only the seals keep them out.
 
 import secrets
 from bisect import bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 import trio
@@ -20,6 +20,7 @@ from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import (
     Due,
     Fenced,
+    Outcome,
     QueueExists,
     QueueMissing,
     VersionConflict,
@@ -32,6 +33,7 @@ from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead, head_of
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.slot import SLOTS
+from pushlane_storage.sole_ownership import SoleOwnership
 from pushlane_storage.usage import Usage, UsageKey
 
 QUEUE_ID_BYTES = 16
@@ -39,7 +41,7 @@ QUEUE_ID_BYTES = 16
 
 
 class MemoryTables:
-    """Every table, with the methods of `Store` as plain synchronous calls."""
+    """Every table, with the methods of a back end as plain synchronous calls."""
 
     def __init__(
         self, *, fencing: bool = True, randbytes: Callable[[int], bytes] = secrets.token_bytes
@@ -248,12 +250,61 @@ def _own(row: Usage) -> Usage:
     return Usage(row.key, dict(row.counters), row.version)
 
 
+Reach = Callable[[], Awaitable[MemoryTables]]
+
+
+class Nothing(msgspec.Struct):
+    """What this store counts."""
+
+
+class MemoryCatalog:
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def create(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        return (await self._reach()).create_queue(tenant, name, config)
+
+    async def read(self, tenant: str, name: str) -> QueueRow | None:
+        return (await self._reach()).read_queue(tenant, name)
+
+    async def list(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
+        return (await self._reach()).list_queues(tenant, after, limit)
+
+    async def update(self, row: QueueRow, config: QueueConfig) -> QueueRow:
+        return (await self._reach()).update_queue(row, config)
+
+    async def mark_deleting(self, row: QueueRow) -> QueueRow:
+        return (await self._reach()).mark_deleting(row)
+
+    async def remove(self, row: QueueRow) -> None:
+        (await self._reach()).remove_queue(row)
+
+
+class MemoryUsage:
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def put(self, usage: Sequence[Usage]) -> None:
+        (await self._reach()).put_usage(usage)
+
+    async def find(self, key: UsageKey) -> Usage | None:
+        return (await self._reach()).find_usage(key)
+
+    async def read(
+        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
+    ) -> list[Usage]:
+        return (await self._reach()).usage(tenant, first_minute, last_minute, queue)
+
+
 class MemoryStore:
-    """The `Store` over `MemoryTables`. Every call is one checkpoint, then the plain call."""
+    """The `Backend` over `MemoryTables`. Every call is one checkpoint, then the plain call."""
 
     def __init__(self, tables: MemoryTables | None = None) -> None:
         self.tables = MemoryTables() if tables is None else tables
         self._closed = False
+        self.ownership = SoleOwnership(self._claim, self._next_epoch)
+        self.catalog = MemoryCatalog(self._reach)
+        self.usage = MemoryUsage(self._reach)
 
     async def _reach(self) -> MemoryTables:
         """Pass a checkpoint. Whoever is cancelled here has certainly changed nothing."""
@@ -261,35 +312,31 @@ class MemoryStore:
         assert not self._closed, "the store is closed"
         return self.tables
 
-    async def create_queue(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
-        return (await self._reach()).create_queue(tenant, name, config)
-
-    async def read_queue(self, tenant: str, name: str) -> QueueRow | None:
-        return (await self._reach()).read_queue(tenant, name)
-
-    async def list_queues(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
-        return (await self._reach()).list_queues(tenant, after, limit)
-
-    async def update_queue(self, row: QueueRow, config: QueueConfig) -> QueueRow:
-        return (await self._reach()).update_queue(row, config)
-
-    async def mark_deleting(self, row: QueueRow) -> QueueRow:
-        return (await self._reach()).mark_deleting(row)
-
-    async def remove_queue(self, row: QueueRow) -> None:
-        (await self._reach()).remove_queue(row)
-
-    async def claim(self, slot: int, owner: str) -> int:
+    async def _claim(self, slot: int, owner: str) -> int:
         return (await self._reach()).claim(slot, owner)
 
-    async def next_epoch(self, shard: ShardKey) -> int:
+    async def _next_epoch(self, shard: ShardKey) -> int:
         return (await self._reach()).next_epoch(shard)
 
-    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
-        (await self._reach()).append(shard, segment, opens)
+    def append_soon(
+        self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
+    ) -> None:
+        self._soon(lambda: self.tables.append(shard, segment, opens), outcome)
 
-    async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
-        (await self._reach()).settle(shard, rows)
+    def settle_soon(self, shard: ShardKey, rows: Sequence[Settlement], outcome: Outcome) -> None:
+        self._soon(lambda: self.tables.settle(shard, rows), outcome)
+
+    def _soon(self, write: Callable[[], None], outcome: Outcome) -> None:
+        def do() -> None:
+            try:
+                assert not self._closed, "the store is closed"
+                write()
+            except Exception as error:
+                outcome(error)
+            else:
+                outcome(None)
+
+        trio.lowlevel.current_trio_token().run_sync_soon(do)
 
     async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         (await self._reach()).mark_bucket(shard, bucket)
@@ -337,19 +384,12 @@ class MemoryStore:
     async def due(self, shard: ShardKey, start: int, end: int, limit: int) -> list[Due]:
         return (await self._reach()).due(shard, start, end, limit)
 
-    async def put_usage(self, usage: Sequence[Usage]) -> None:
-        (await self._reach()).put_usage(usage)
-
-    async def find_usage(self, key: UsageKey) -> Usage | None:
-        return (await self._reach()).find_usage(key)
-
-    async def usage(
-        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
-    ) -> list[Usage]:
-        return (await self._reach()).usage(tenant, first_minute, last_minute, queue)
-
-    async def time(self) -> None:
+    async def time(self) -> int | None:
         await self._reach()
+        return None
+
+    def stats(self) -> Nothing:
+        return Nothing()
 
     async def close(self) -> None:
         self._closed = True

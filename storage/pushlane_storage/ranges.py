@@ -31,7 +31,7 @@ class Ranges:
             highs.insert(first, high)
             added = high - low + 1
         else:
-            covered = sum(highs[i] - lows[i] + 1 for i in range(first, last))
+            covered = sum(highs[first:last]) - sum(lows[first:last]) + last - first
             low, high = min(low, lows[first]), max(high, highs[last - 1])
             lows[first:last] = [low]
             highs[first:last] = [high]

@@ -1,7 +1,8 @@
-"""A message's place: seq = epoch << 40 | counter.
+"""A message's place, and the id that is made of it.
 
-Counters are dense from 0 in every epoch of a lane, so order is the order of seq, whatever any
-clock says, and a hole in the counters shows that something was never stored.
+seq = epoch << 40 | counter. Counters are dense from 0 in every epoch of a lane, so order is the
+order of seq, whatever any clock says, and a hole in the counters shows that something was never
+stored.
 """
 
 COUNTER_BITS = 40
@@ -19,3 +20,7 @@ def epoch_of(seq: int) -> int:
 
 def counter_of(seq: int) -> int:
     return seq & COUNTER_MASK
+
+
+def make_id(queue_id: str, shard: int, lane: int, seq: int) -> str:
+    return f"{queue_id}-{shard:x}-{lane:x}-{seq:x}"

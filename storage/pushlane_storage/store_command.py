@@ -119,14 +119,14 @@ def migrate(url: str, /, *, json: Json = False) -> None:
     """
     import trio
 
-    from pushlane_storage.cassandra.errors import KeyspaceUnusable, OpenError
-    from pushlane_storage.cassandra.migrate import migrate as run
-    from pushlane_storage.url import BadStoreUrl, parse_cassandra
+    from pushlane_storage.cassandra.schema import migrate as run
+    from pushlane_storage.errors import KeyspaceUnusable, OpenError
+    from pushlane_storage.url import parse_cassandra
 
     try:
         address = parse_cassandra(url)
         before, now = trio.run(run, address)
-    except (BadStoreUrl, OpenError) as error:
+    except OpenError as error:
         _end(FAILED if isinstance(error, KeyspaceUnusable) else REFUSED, str(error))
     if json:
         print(f'{{"keyspace": "{address.keyspace}", "before": {before}, "version": {now}}}')
@@ -158,10 +158,9 @@ def restored(url: str, /, *, taken_at: str, json: Json = False) -> None:
 
     import trio
 
-    from pushlane_storage.cassandra.errors import KeyspaceUnusable, OpenError
     from pushlane_storage.cassandra.restored import restored as run
-    from pushlane_storage.sqlite.backup_errors import EpochsExhausted
-    from pushlane_storage.url import BadStoreUrl, parse_cassandra
+    from pushlane_storage.errors import EpochsExhausted, KeyspaceUnusable, OpenError
+    from pushlane_storage.url import parse_cassandra
     from pushlane_storage.wall import wall_clock
 
     try:
@@ -173,7 +172,7 @@ def restored(url: str, /, *, taken_at: str, json: Json = False) -> None:
     try:
         address = parse_cassandra(url)
         epoch = trio.run(run, address, int(moment.timestamp() * 1000), wall_clock())
-    except (BadStoreUrl, OpenError, EpochsExhausted) as error:
+    except (OpenError, EpochsExhausted) as error:
         _end(FAILED if isinstance(error, KeyspaceUnusable) else REFUSED, str(error))
     if json:
         print(f'{{"keyspace": "{address.keyspace}", "epoch": {epoch}}}')
@@ -225,7 +224,7 @@ def folder_of(data: str) -> Path:
 
 
 def _run(work: "Callable[[Path, Progress], Any]", data: str) -> Any:
-    from pushlane_storage.sqlite import backup_errors as errors
+    from pushlane_storage import errors
 
     refused = (
         errors.NotAStore,

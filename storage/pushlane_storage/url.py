@@ -1,18 +1,20 @@
 """Store URLs: `memory:`, `sqlite:DIR` and `cassandra://HOST/KEYSPACE`."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple
 
 from pushlane_storage.cassandra.address import Address, BadAddress, parse
 from pushlane_storage.cassandra.limits import Limits as CassandraLimits
-from pushlane_storage.interface import Store
+from pushlane_storage.errors import OpenError
+from pushlane_storage.interface import Backend
 from pushlane_storage.memory import MemoryStore
 from pushlane_storage.sqlite.limits import Limits as SqliteLimits
 from pushlane_storage.sqlite.store import SqliteStore
 
 
-class BadStoreUrl(ValueError):
+class BadStoreUrl(OpenError):
     """A store URL that can't be understood."""
 
     def __init__(self, url: str, reason: str) -> None:
@@ -36,12 +38,17 @@ class StoreLimits(NamedTuple):
 
 
 DEFAULT_LIMITS = StoreLimits()
-Opener = Callable[[str, str, StoreLimits], Awaitable[Store]]
+Opener = Callable[[str, str, StoreLimits], AbstractAsyncContextManager[Backend]]
 
 
-async def open_store(url: str, limits: StoreLimits = DEFAULT_LIMITS) -> Store:
-    """The store that a URL names; `BadStoreUrl`, or what the back end says, when it can't be."""
-    return await _opener(url)(url, url.partition(":")[2], limits)
+@asynccontextmanager
+async def open_store(url: str, limits: StoreLimits = DEFAULT_LIMITS) -> AsyncIterator[Backend]:
+    """The store that a URL names; `OpenError` says why it can't be.
+
+    When the block ends it finishes what is under way, and lets go of files, locks and connections.
+    """
+    async with _opener(url)(url, url.partition(":")[2], limits) as backend:
+        yield backend
 
 
 def probe_store(url: str, limits: StoreLimits = DEFAULT_LIMITS) -> list[tuple[str, str, str]]:
@@ -58,23 +65,31 @@ def probe_store(url: str, limits: StoreLimits = DEFAULT_LIMITS) -> list[tuple[st
     return [*probe(address, limits.cassandra)]
 
 
-async def _memory(url: str, rest: str, _: StoreLimits) -> Store:
+@asynccontextmanager
+async def _memory(url: str, rest: str, _: StoreLimits) -> AsyncIterator[Backend]:
     if rest:
         raise BadStoreUrl(url, "nothing comes after memory:")
-    return MemoryStore()
+    yield MemoryStore()
 
 
-async def _sqlite(url: str, rest: str, limits: StoreLimits) -> Store:
+@asynccontextmanager
+async def _sqlite(url: str, rest: str, limits: StoreLimits) -> AsyncIterator[Backend]:
     if not rest or "\0" in rest:
         raise BadStoreUrl(url, "a folder comes after sqlite:")
-    return await SqliteStore.open(rest, limits.sqlite)
+    store = await SqliteStore.open(rest, limits.sqlite)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
-async def _cassandra(url: str, _: str, limits: StoreLimits) -> Store:
+@asynccontextmanager
+async def _cassandra(url: str, _: str, limits: StoreLimits) -> AsyncIterator[Backend]:
     address = parse_cassandra(url)
     from pushlane_storage.cassandra.store import CassandraStore
 
-    return await CassandraStore.open(address, limits.cassandra)
+    async with CassandraStore.open(address, limits.cassandra) as store:
+        yield store
 
 
 def parse_cassandra(url: str) -> Address:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count, product
+from itertools import count
 
 import pytest
 
 from pushlane import testing
-from tests.behaviour.worlds import SHELLS, STORES, TRANSPORTS, World
+from tests.behaviour.places import places_of
+from tests.behaviour.worlds import SHELLS, STORES, World
 
-_PLACES = list(product(SHELLS, TRANSPORTS, STORES))
 _numbers = count(1)
 
 
@@ -22,7 +22,13 @@ def servers() -> Iterator[dict[str, testing.server]]:
         server.__exit__(None, None, None)
 
 
-@pytest.fixture(params=_PLACES, ids=["-".join(place) for place in _PLACES])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "world" in metafunc.fixturenames:
+        places = places_of(metafunc.function.__name__)
+        metafunc.parametrize("world", places, indirect=True, ids=["-".join(p) for p in places])
+
+
+@pytest.fixture
 def world(request: pytest.FixtureRequest, servers: dict[str, testing.server]) -> World:
     shell, transport, store = request.param
     if store not in servers:

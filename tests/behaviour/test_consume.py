@@ -137,7 +137,7 @@ async def test_a_lease_that_runs_out_is_lost(world: World) -> None:
         await client.publish(world.queue, 1)
         subscription = await client.subscribe(world.queue, lease_ms=1000)
         (first,) = await world.receive(subscription, 1)
-        await world.eventually(lambda: bool(first.lost), seconds=5)
+        await world.eventually(lambda: bool(first.lost))
         with pytest.raises(pushlane.LeaseLost):
             await first.ack()
         (second,) = await world.receive(subscription, 1)

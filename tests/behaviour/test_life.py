@@ -41,7 +41,7 @@ async def test_close_waits_for_handlers_and_sends_back_the_rest(world: World) ->
     assert sorted(done) == sorted(begun)
     async with world.connect() as client:
         subscription = await client.subscribe(world.queue)
-        rest = await world.receive(subscription, 10 - len(done), seconds=3)
+        rest = await world.receive(subscription, 10 - len(done))
         assert all(message.attempt == 1 for message in rest)
         assert sorted([message.body for message in rest] + done) == list(range(10))
         await world.shell.all(*[message.ack() for message in rest])
@@ -55,7 +55,7 @@ async def test_what_a_client_held_goes_back_when_it_closes(world: World) -> None
         await world.receive(subscription, 1)
     async with world.connect() as client:
         subscription = await client.subscribe(world.queue)
-        (message,) = await world.receive(subscription, 1, seconds=15)
+        (message,) = await world.receive(subscription, 1)
         assert message.attempt == 2
         await message.ack()
 

@@ -31,6 +31,10 @@ STORES: dict[str, MakeServer] = {
     "cassandra": replicated_server,
 }
 
+PATIENCE_S = 25.0
+"""What should happen soon may take this long, on a busy machine. It is less than a lease: when that
+ends a message comes anyway, whatever should have brought it before."""
+
 
 class World:
     """A shell, a transport and a server, and a queue that nobody else uses."""
@@ -57,14 +61,16 @@ class World:
         """A client of this world's server."""
         return self.shell.connect(self.server.url, transport=self.transport, **options)
 
-    async def eventually(self, is_true: Callable[[], bool], seconds: float = 20) -> None:
+    async def eventually(self, is_true: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
         """Wait until it is."""
         deadline = time.monotonic() + seconds
         while not is_true():
             assert time.monotonic() < deadline, "it never came true"
             await self.shell.sleep(0.01)
 
-    async def receive(self, subscription: Any, count: int, seconds: float = 20) -> list[Any]:
+    async def receive(
+        self, subscription: Any, count: int, seconds: float = PATIENCE_S
+    ) -> list[Any]:
         """The next messages."""
         return [await self.shell.within(seconds, subscription.__anext__()) for _ in range(count)]
 

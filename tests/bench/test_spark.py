@@ -34,7 +34,7 @@ def test_a_store_is_as_large_as_it_should_be(
         found: list[Segment] = []
         drained = 0
         for tenant, name in QUEUES:
-            row = await store.read_queue(tenant, name)
+            row = await store.catalog.read(tenant, name)
             assert row is not None
             shard = ShardKey(row.id, 0)
             for bucket in await store.buckets(shard):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pushlane
 from pushlane.core.queues import Call
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 from tests.crash.load import CREDIT, DEAD, JOBS, LEASE_MS, POLLED, SETTINGS, SLOW_S, WORK
 from tests.crash.producing import Connect
 from tests.crash.recorder import Recorder

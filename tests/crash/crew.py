@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 from tests.crash.child import Child
 from tests.crash.load import QUEUES
 from tests.crash.node import REPOSITORY

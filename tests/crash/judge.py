@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from pushlane_storage.history import event as history
-from pushlane_storage.history.checker import Checker
-from pushlane_storage.history.rule import Report
+from pushlane_history import event as history
+from pushlane_history.checker import Checker
+from pushlane_history.rule import Report
 from tests.crash.load import DEAD, queue_sets
 from tests.crash.recorder import merged
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pushlane
-from pushlane_storage.history.event import QueueSet
+from pushlane_history.event import QueueSet
 
 LEASE_MS = 1_000
 WORK, JOBS, POLLED = "work", "jobs", "polled"

@@ -17,7 +17,7 @@ from tests.crash.child import Child, ChildFailed
 REPOSITORY = Path(__file__).parents[2]
 SERVE = [sys.executable, "-c", "from pushlane.cli import main; main()", "serve"]
 START_S = 90.0
-ASK_S = 10.0
+ASK_S = 60.0
 LOOPBACK = "127.0.0.1"
 UTIME = 11
 """Its place in /proc/PID/stat behind the name; stime follows."""
@@ -91,6 +91,10 @@ class Node:
         fields = Path("/proc", str(self._there.pid), "stat").read_text().rpartition(")")[2].split()
         ticks = int(fields[UTIME]) + int(fields[UTIME + 1])
         return ticks * 1000 // os.sysconf("SC_CLK_TCK")
+
+    def queued_ms(self) -> int:
+        """How long it has been ready to compute since its start, with no core free for it."""
+        return int(Path("/proc", str(self._there.pid), "schedstat").read_text().split()[1]) // 10**6
 
     @property
     def _there(self) -> Child:

@@ -7,7 +7,8 @@ forgets, and a server that takes a receipt's word for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -15,14 +16,16 @@ import trio
 
 from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher import node
+from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.core.dedup import Dedup
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.keys import Keys
 from pushlane_dispatcher.core.life import State
-from pushlane_dispatcher.gather import Gather
 from pushlane_gateway.http import settle
-from pushlane_storage.interface import PromptStore, Store
+from pushlane_storage.interface import Backend, Outcome, StoreError
+from pushlane_storage.outcome import outcome_of
+from tests.powerloss.seams import InTurn
 
 DELAY_S = 0.05
 """How much too early an early answer is."""
@@ -30,12 +33,12 @@ DELAY_S = 0.05
 
 def early_published() -> None:
     """A publish is acknowledged before its message is handed to SQLite."""
-    _change_store("append")
+    _change_store("append_soon")
 
 
 def early_settled() -> None:
     """An ack is confirmed before its settlement is."""
-    _change_store("settle")
+    _change_store("settle_soon")
 
 
 def forgotten_ids() -> None:
@@ -91,12 +94,18 @@ def put(owner: object, name: str, value: object) -> None:
 
 
 def _change_store(early: str) -> None:
-    real = node._open_store
+    real = node._store
 
-    async def open_store(*args: Any) -> Store:
-        return cast(Store, Early(await real(*args), early))
+    @asynccontextmanager
+    async def store(*args: Any) -> AsyncIterator[Backend]:
+        async with real(*args) as found:
+            yield cast(Backend, Early(found, early))
 
-    put(node, "_open_store", open_store)
+    put(node, "_store", store)
+
+
+Turn = tuple[trio.Event, trio.Event]
+"""What is waited for, and what those behind wait for."""
 
 
 class Early:
@@ -105,32 +114,57 @@ class Early:
     Everything is done in the order in which it was asked for, so that nobody but a kill can tell.
     """
 
-    def __init__(self, store: Store, early: str) -> None:
+    def __init__(self, store: Backend, early: str) -> None:
         self._store = store
         self._early = early
         self._last = trio.Event()
         self._last.set()
+        self.ownership = InTurn(store.ownership, self.in_turn)
+        self.catalog = InTurn(store.catalog, self.in_turn)
+        self.usage = InTurn(store.usage, self.in_turn)
+        self.stats = store.stats
+
+    def append_soon(self, *args: Any) -> None:
+        self._write("append_soon", *args)
+
+    def settle_soon(self, *args: Any) -> None:
+        self._write("settle_soon", *args)
+
+    def _write(self, name: str, *args: Any) -> None:
+        *content, outcome = args
+        write = partial(outcome_of, partial(getattr(self._store, name), *content))
+        trio.lowlevel.spawn_system_task(self._answer, self._turn(), name, write, outcome)
+
+    async def _answer(
+        self, turn: Turn, name: str, write: Callable[[], Any], outcome: Outcome
+    ) -> None:
+        early = name == self._early
+        if early:
+            outcome(None)
+        try:
+            await self._do(turn, trio.current_time() + DELAY_S if early else 0.0, write)
+        except StoreError as error:
+            if not early:
+                outcome(error)
+        else:
+            if not early:
+                outcome(None)
 
     def __getattr__(self, name: str) -> Any:
-        if hasattr(PromptStore, name):
-            raise AttributeError(name)  # all go through the calls that can be awaited
-        call = getattr(self._store, name)
+        return self.in_turn(getattr(self._store, name))
 
-        async def in_turn(*args: Any, **options: Any) -> Any:
-            before, self._last = self._last, trio.Event()
-            return await self._do(before, self._last, 0.0, partial(call, *args, **options))
+    def in_turn(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        async def later(*args: Any, **options: Any) -> Any:
+            return await self._do(self._turn(), 0.0, partial(call, *args, **options))
 
-        async def at_once(*args: Any, **options: Any) -> None:
-            before, self._last = self._last, trio.Event()
-            do = partial(call, *args, **options)
-            due = trio.current_time() + DELAY_S
-            trio.lowlevel.spawn_system_task(self._do, before, self._last, due, do)
+        return later
 
-        return at_once if name == self._early else in_turn
+    def _turn(self) -> Turn:
+        before, self._last = self._last, trio.Event()
+        return before, self._last
 
-    async def _do(
-        self, before: trio.Event, done: trio.Event, due: float, call: Callable[[], Any]
-    ) -> Any:
+    async def _do(self, turn: Turn, due: float, call: Callable[[], Any]) -> Any:
+        before, done = turn
         try:
             await before.wait()
             await trio.sleep_until(due)

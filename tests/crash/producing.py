@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pushlane
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 from tests.crash.load import IMPATIENT, JOBS, KEYS, POLLED, SETTINGS, WORK
 from tests.crash.recorder import Recorder
 

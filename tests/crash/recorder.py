@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 
 NS_PER_MS = 1_000_000
 OPS = 1_000_000_000

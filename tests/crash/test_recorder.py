@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from pushlane_storage.history.event import (
+from pushlane_history.event import (
     AnyEvent,
     Begin,
     Bound,

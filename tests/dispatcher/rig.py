@@ -15,21 +15,23 @@ from typing import Any
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.act import ACK, Act
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.core.effects import PublishTicket, Receipts, Run, SettleTicket
+from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
-from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.shard_runner import ShardRunner
+from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_leases.memory import LeaseTable, MemoryLeases
 from pushlane_storage.bucket import Bucket, ShardKey
 from pushlane_storage.interface import Outcome
 from pushlane_storage.memory import MemoryStore, MemoryTables
 from pushlane_storage.message import Message
+from pushlane_storage.outcome import outcome_of
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.segment import Segment
 from pushlane_storage.settlement import Settlement
@@ -102,12 +104,16 @@ class Gate:
 class Script:
     """Steps by the name of the method; without one, calls go through. All calls are noted."""
 
-    def __init__(self, actor: object, names: tuple[str, ...]) -> None:
+    def __init__(self, actor: object, names: tuple[str, ...] = ()) -> None:
         self.steps: dict[str, deque[Step]] = defaultdict(deque)
         self.always: dict[str, Step] = {}
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
-        for name in names:
-            setattr(actor, name, partial(self._play, name, getattr(actor, name)))
+        self.follow(actor, **{name: name for name in names})
+
+    def follow(self, actor: object, **methods: str) -> None:
+        """Each by the name that it has in the script."""
+        for name, method in methods.items():
+            setattr(actor, method, partial(self._play, name, getattr(actor, method)))
 
     async def _play(self, name: str, real: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         self.calls.append((name, args))
@@ -136,27 +142,35 @@ class ScriptedStore(MemoryStore):
         self.script = Script(
             self,
             (
-                "append", "settle", "mark_bucket", "drop_bucket", "drop_purges", "claim",
-                "next_epoch", "write_seal", "seals", "write_note", "read_note", "due_shards",
-                "buckets", "heads", "segments", "messages", "settlements", "due", "create_queue",
-                "read_queue", "list_queues", "update_queue", "mark_deleting", "remove_queue",
-                "put_usage", "find_usage", "usage",
+                "append", "settle", "mark_bucket", "drop_bucket", "drop_purges", "write_seal",
+                "seals", "write_note", "read_note", "due_shards", "buckets", "heads", "segments",
+                "messages", "settlements", "due",
             ),
         )  # fmt: skip
+        self.script.follow(self.ownership, claim="claim", next_epoch="next_epoch")
+        self.script.follow(
+            self.catalog, create_queue="create", read_queue="read", list_queues="list",
+            update_queue="update", mark_deleting="mark_deleting", remove_queue="remove",
+        )  # fmt: skip
+        self.script.follow(self.usage, put_usage="put", find_usage="find", usage="read")
 
+    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
+        """What `append_soon` does after the script's steps, of which each may wait."""
+        await outcome_of(partial(super().append_soon, shard, segment, opens))
 
-class PromptScriptedStore(ScriptedStore):
-    """One that calls back, after the very same steps."""
+    async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
+        await outcome_of(partial(super().settle_soon, shard, rows))
 
     def append_soon(
         self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
     ) -> None:
-        trio.lowlevel.spawn_system_task(
-            self._call_back, partial(self.append, shard, segment, opens), outcome
-        )
+        self._play_soon(partial(self.append, shard, segment, opens), outcome)
 
     def settle_soon(self, shard: ShardKey, rows: Sequence[Settlement], outcome: Outcome) -> None:
-        trio.lowlevel.spawn_system_task(self._call_back, partial(self.settle, shard, rows), outcome)
+        self._play_soon(partial(self.settle, shard, rows), outcome)
+
+    def _play_soon(self, call: Call, outcome: Outcome) -> None:
+        trio.lowlevel.spawn_system_task(self._call_back, call, outcome)
 
     async def _call_back(self, call: Call, outcome: Outcome) -> None:
         try:
@@ -181,8 +195,8 @@ class Consumer:
         self.runner = runner
         self.runs: list[Run] = []
         self.again: list[Run] = []
-        self.lost_receipts: list[Receipts] = []
-        self.starving: list[bool] = []
+        self.lost_receipts: list[ReceiptRun] = []
+        self.hunger: list[bool] = []
         self.end: tuple[str, str] | None = None
         self._news = trio.Event()
         self.sub: Subscription = runner.attach(self, options.pop("session", "s"), credit, **options)
@@ -194,12 +208,12 @@ class Consumer:
                 self.runner.settle(self.sub, self.sub.generation, ACK, [self.receipt(run)])
         self._tell()
 
-    def lost(self, receipts: list[Receipts]) -> None:
+    def lost(self, receipts: list[ReceiptRun]) -> None:
         self.lost_receipts += receipts
         self._tell()
 
-    def starved(self, starving: bool) -> None:
-        self.starving.append(starving)
+    def hungry(self, hungry: bool) -> None:
+        self.hunger.append(hungry)
         self.runner.credit(self.sub, self.sub.credit)
 
     def ended(self, code: str, message: str) -> None:
@@ -210,7 +224,7 @@ class Consumer:
         self._news.set()
         self._news = trio.Event()
 
-    def receipt(self, run: Run) -> Receipts:
+    def receipt(self, run: Run) -> ReceiptRun:
         return self.sub.prefix, run.n, run.n + len(run.messages) - 1
 
     @property

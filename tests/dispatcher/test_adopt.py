@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.memory import MemoryLeases
 from tests.dispatcher.rig import TENANT, Consumer, Rig, blocked, rig
 
@@ -32,7 +32,7 @@ async def test_a_subscription_that_the_cache_remembered_goes_on() -> None:
         held = [(prefix, 1, 1), (prefix, 7, 8), ("foreign", 1, 1)]
         adopted = it.runner.adopt(prefix, held, heir, 3, lease_ms=9_000, explicit=False)
         assert adopted is not None
-        subscription, lost = adopted
+        subscription, (_, lost) = adopted
         assert sorted(lost) == sorted([(prefix, 7, 8), ("foreign", 1, 1)])
         assert (subscription.credit, subscription.lease_ms) == (3, 9_000)
         await blocked()
@@ -58,21 +58,6 @@ async def test_without_a_cache_there_is_nothing_to_adopt() -> None:
         await reopened(it)
         prefix = old.sub.prefix
         assert it.runner.adopt(prefix, [], Heir(old), 1, lease_ms=None, explicit=True) is None
-
-
-async def test_ready_says_whether_something_could_be_granted() -> None:
-    async with rig() as it:
-        before = it.runner.ready
-        await it.publish(b"1")
-        stored = it.runner.ready
-        await it.consumer().got(1)
-        assert [before, stored, it.runner.ready] == [False, True, False]
-
-
-async def test_a_paused_queue_is_never_ready() -> None:
-    async with rig(paused=True) as it:
-        await it.publish(b"1")
-        assert not it.runner.ready
 
 
 async def test_opened_is_what_open_would_answer_without_waiting() -> None:

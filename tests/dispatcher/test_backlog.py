@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from pushlane.wire.errors import BadRequest, Unavailable
-from pushlane_dispatcher import backlog
+from pushlane_dispatcher.browsing import backlog
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.interface import StoreUnknown

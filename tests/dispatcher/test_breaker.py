@@ -1,4 +1,4 @@
-from pushlane_dispatcher.breaker import Breaker
+from pushlane_dispatcher.shard.lease_guard import Breaker
 
 
 def tripped(now: int = 0) -> Breaker:

@@ -20,7 +20,6 @@ from tests.dispatcher.rig import (
     TENANT,
     Call,
     Consumer,
-    PromptScriptedStore,
     Rig,
     ScriptedLeases,
     ScriptedStore,
@@ -47,7 +46,6 @@ class Chaos:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.prompt = seed % 2 == 1
         self.tables = memory_tables()
         self.leases = LeaseTable()
         self.confirmed: set[bytes] = set()
@@ -84,8 +82,7 @@ class Chaos:
         return await call()
 
     def store(self) -> ScriptedStore:
-        kind = PromptScriptedStore if self.prompt else ScriptedStore
-        store = kind(self.tables)
+        store = ScriptedStore(self.tables)
         store.script.always |= dict.fromkeys(WRITES, self.write) | dict.fromkeys(READS, self.read)
         return store
 

@@ -133,7 +133,7 @@ class TimedStore(MemoryStore):
         self.ahead = deque(ahead)
         self._clock = clock
 
-    async def time(self) -> int:  # type: ignore[override]
+    async def time(self) -> int:
         self._clock.jump(1)
         at = START + int(trio.current_time() * 1000)
         self._clock.jump(1)

@@ -9,17 +9,16 @@ import trio
 
 from pushlane_dispatcher.dispatcher import open_dispatcher
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
-from pushlane_storage.interface import SharedStore, StoreUnknown
+from pushlane_storage.interface import StoreUnknown
 from pushlane_storage.slot import slot_of
 from tests.dispatcher.rig import (
     TENANT,
     Consumer,
     Gate,
-    ScriptedStore,
     answer,
     fail,
     message,
@@ -27,21 +26,17 @@ from tests.dispatcher.rig import (
     rig,
 )
 from tests.dispatcher.shared_store import SharedScriptedStore
+from tests.held import held, let_go
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 
 SOON = Settings(compare_ms=1_000)
-
-
-def test_a_store_with_rivals_is_known() -> None:
-    assert isinstance(SharedScriptedStore(), SharedStore)
-    assert not isinstance(ScriptedStore(), SharedStore)
 
 
 async def test_rows_are_compared_again_and_again() -> None:
     store = SharedScriptedStore()
     async with rig(store, settings=SOON) as r:
         await trio.sleep(3.5)
-        assert len(store.rivals.called("lost_slots")) == 3
+        assert len(store.rivals.called("lost")) == 3
         assert r.runner.running
 
 
@@ -50,7 +45,7 @@ async def test_an_owner_that_lost_its_slot_steps_down_at_rest() -> None:
     async with rig(store, settings=SOON) as r:
         consumer = r.consumer()
         slot = slot_of(r.runner.key)
-        store.rivals.add("lost_slots", answer([(slot, r.runner.epoch)]))
+        store.rivals.add("lost", answer([(slot, r.runner.epoch)]))
         await trio.sleep(1.5)
         assert consumer.end == ("unavailable", Stop.FENCED.value)
         assert not r.queue.running
@@ -64,7 +59,7 @@ async def test_what_it_lost_before_is_no_matter() -> None:
     async with rig(store, settings=SOON) as r:
         slot = slot_of(r.runner.key)
         other = (slot + 1) % 256
-        store.rivals.add("lost_slots", answer([(slot, r.runner.epoch - 1), (other, 1)]))
+        store.rivals.add("lost", answer([(slot, r.runner.epoch - 1), (other, 1)]))
         await trio.sleep(1.5)
         assert r.runner.running
 
@@ -79,7 +74,7 @@ async def test_a_slot_that_is_lost_while_a_shard_opens_is_claimed_anew() -> None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(r.dispatcher.open, TENANT, "other")
             await slow.entered.wait()
-            store.rivals.add("lost_slots", answer([(slot, 1)]))
+            store.rivals.add("lost", answer([(slot, 1)]))
             await trio.sleep(1.5)
             slow.released.set()
         queue = await r.dispatcher.open(TENANT, "other")
@@ -94,7 +89,7 @@ async def test_a_store_that_does_not_answer_is_asked_again(
     async with rig(store, settings=SOON) as r:
         slot = slot_of(r.runner.key)
         lost = answer([(slot, r.runner.epoch)])
-        store.rivals.add("lost_slots", fail(StoreUnknown("no answer")), lost)
+        store.rivals.add("lost", fail(StoreUnknown("no answer")), lost)
         await trio.sleep(1.5)
         assert r.runner.running
         assert "the slots were not compared: no answer" in caplog.text
@@ -105,8 +100,8 @@ async def test_a_store_that_does_not_answer_is_asked_again(
 async def test_two_processes_of_one_keyspace() -> None:
     """The one whose heart stands still hears of it by comparing: it has nothing to write."""
     tables = Tables()
-    first = await CassandraStore.over(ModelRing(tables), Limits())
-    second = await CassandraStore.over(ModelRing(tables), Limits())
+    first = await held(CassandraStore.over(ModelRing(tables), Limits()))
+    second = await held(CassandraStore.over(ModelRing(tables), Limits()))
     async with (
         open_dispatcher(first, clock=mock_clock()) as one,
         open_dispatcher(second, clock=mock_clock()) as two,
@@ -115,7 +110,7 @@ async def test_two_processes_of_one_keyspace() -> None:
         await queue.publish([message(b"1")])
         consumer = Consumer(queue.runners[0])
         await consumer.got(1)
-        first.membership.node.beating = False
+        first.ownership.node.beating = False
         taken = await two.open(TENANT, "q")
         assert taken.runners[0].epoch == 2
         assert (await two.stats(TENANT, "q")).stored == 1
@@ -124,5 +119,5 @@ async def test_two_processes_of_one_keyspace() -> None:
         assert consumer.end == ("unavailable", Stop.FENCED.value)
         numbers = one.store_numbers()
         assert (numbers["slots"], numbers["slots_lost"], numbers["fenced"]) == (0, 1, 1)
-    await first.close()
-    await second.close()
+    await let_go(first)
+    await let_go(second)

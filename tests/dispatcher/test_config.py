@@ -5,7 +5,7 @@ import pytest
 
 from pushlane.wire.errors import BadRequest
 from pushlane.wire.limits import Limits
-from pushlane_dispatcher.config import check_config, own_dead_letter
+from pushlane_dispatcher.queues.config import check_config, own_dead_letter
 from pushlane_storage.queue import QueueConfig
 
 

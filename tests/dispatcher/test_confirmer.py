@@ -7,7 +7,7 @@ from pushlane.wire.errors import Unavailable
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import PublishTicket, SettleTicket
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
 from tests.dispatcher.rig import (

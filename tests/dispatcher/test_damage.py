@@ -5,9 +5,9 @@ import trio
 
 from pushlane.wire.errors import Unavailable
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.repeat import until_decided, until_done
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.repeat import until_decided, until_done
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_storage.interface import StoreDamaged
 from tests.dispatcher.rig import TENANT, ScriptedStore, blocked, dispatching, fail, numbered, rig
 

@@ -171,14 +171,14 @@ async def test_a_full_dead_letter_queue_costs_next_to_nothing() -> None:
         await consumer.nack(dead=True)
         await trio.sleep(10)
         pumps = 0
-        pump = r.runner._engine._pump
+        pump = r.runner._engine.pump
 
         def counted() -> None:
             nonlocal pumps
             pumps += 1
             pump()
 
-        r.runner._engine._pump = counted  # type: ignore[method-assign]
+        r.runner._engine.pump = counted  # type: ignore[method-assign]
         await trio.sleep(600)
         assert pumps < 600
         assert r.runner.stats().stuck == r.runner.stats().leaving == 99

@@ -6,10 +6,10 @@ import pytest
 import trio
 
 from pushlane.wire.errors import Throttled
-from pushlane_dispatcher.due import DueShards
-from pushlane_dispatcher.queues import Elsewhere
+from pushlane_dispatcher.queues.due import DueShards
+from pushlane_dispatcher.queues.queues import Elsewhere
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_storage.interface import StoreRefused
 from pushlane_storage.note import DueShard
 from pushlane_storage.queue import QueueConfig

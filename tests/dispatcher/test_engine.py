@@ -10,9 +10,9 @@ from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.effects import Run, SettleTicket
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.shard_runner import ShardRunner
-from pushlane_dispatcher.stop import Stop
-from pushlane_storage.interface import Store
+from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.stop import Stop
+from pushlane_storage.interface import Backend
 from tests.dispatcher.rig import (
     START,
     TENANT,
@@ -81,7 +81,7 @@ class Steps:
 
     @asynccontextmanager
     async def serve(
-        self, store: Store | None = None, settings: Settings | None = None
+        self, store: Backend | None = None, settings: Settings | None = None
     ) -> AsyncIterator[tuple[Dispatcher, ShardRunner]]:
         store, clock = store or memory_store(), Clock(self.system)
         async with open_dispatcher(store, clock=clock, settings=settings) as dispatcher:
@@ -182,7 +182,7 @@ async def test_a_purge_and_a_settle_need_nobody_who_waits() -> None:
 async def test_a_runner_that_was_stopped_before_it_ran() -> None:
     async with rig() as r:
         send = r.runner._engine._send
-        runner = type(r.runner)(r.runner._shard, r.runner._tools, send, r.runner.ledger)
+        runner = type(r.runner)(r.runner._shard, r.runner._context, send, r.runner.counters)
         runner._engine.stop(Stop.CLOSED)
         assert await runner.run() is Stop.CLOSED
 

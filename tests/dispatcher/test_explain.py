@@ -13,7 +13,7 @@ from pushlane_dispatcher.core.explain import Explanation
 from pushlane_dispatcher.core.ident import make_id
 from pushlane_dispatcher.dispatcher import open_dispatcher
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
-from pushlane_storage.interface import Store, StoreUnknown
+from pushlane_storage.interface import Backend, StoreUnknown
 from pushlane_storage.memory import MemoryStore
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
@@ -106,7 +106,7 @@ def test_ends_that_no_seal_counts(backend: Factory) -> None:
 
 
 @asynccontextmanager
-async def owner(store: Store) -> AsyncIterator[Rig]:
+async def owner(store: Backend) -> AsyncIterator[Rig]:
     async with open_dispatcher(store, clock=mock_clock(), bounds=BOUNDS) as dispatcher:
         await dispatcher.ensure(TENANT, "q", QueueConfig(dead_letter=""))
         yield Rig(dispatcher, await dispatcher.open(TENANT, "q"))
@@ -127,7 +127,7 @@ async def publish_ends(r: Rig) -> list[str]:
     return ids + await publish(r, b"here")
 
 
-async def until_drained(store: Store, key: ShardKey, count: int) -> None:
+async def until_drained(store: Backend, key: ShardKey, count: int) -> None:
     with trio.fail_after(60):
         while sum(row.drained for row in await store.buckets(key)) < count:  # noqa: ASYNC110
             await trio.sleep(0.01)

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from pushlane_dispatcher.browsing.dropping import BucketName
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
-from pushlane_dispatcher.retention import BucketName
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.interface import StoreUnknown
 from pushlane_storage.memory import MemoryStore, MemoryTables
@@ -29,7 +29,7 @@ class TimedStore(MemoryStore):
         self.asked = 0
         self.away = False
 
-    async def time(self) -> int:  # type: ignore[override]
+    async def time(self) -> int:
         await trio.lowlevel.checkpoint()
         self.asked += 1
         if self.away:

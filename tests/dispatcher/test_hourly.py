@@ -1,6 +1,6 @@
 """Hourly: one line an hour of each name, which says how many it stands for."""
 
-from pushlane_dispatcher.hourly import HOUR_MS, Hourly
+from pushlane_dispatcher.shard.hourly import HOUR_MS, Hourly
 
 
 def test_the_first_is_told_at_once_and_the_others_with_the_next_hour() -> None:

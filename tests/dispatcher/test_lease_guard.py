@@ -1,14 +1,13 @@
 import pytest
 import trio
 
-from pushlane_dispatcher.lease_guard import LeaseGuard, cache_name
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.shard.lease_guard import LeaseGuard, cache_name
 from pushlane_leases.interface import (
     Forgotten,
     LeaseCacheError,
     LeaseRun,
     NotNow,
-    ReceiptRun,
     StaleEpoch,
 )
 from pushlane_storage.bucket import ShardKey
@@ -45,7 +44,7 @@ async def test_calls_go_through() -> None:
     assert await guard.claim(KEY, 1, START) == []
     assert await guard.grant(KEY, 1, [RUN])
     assert await guard.claim(KEY, 1, START) == [RUN]
-    assert await guard.release(KEY, 1, [ReceiptRun("P", 1, 2)])
+    assert await guard.release(KEY, 1, [("P", 1, 2)])
     assert await guard.claim(KEY, 1, START) == []
     assert (guard.failures, guard.skipped, guard.trips, guard.broken) == (0, 0, 0, False)
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.lease_guard import cache_name
-from pushlane_dispatcher.mark_cache import agrees, is_whole, name_of
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.lease_guard import cache_name
+from pushlane_dispatcher.shard.mark_cache import agrees, is_whole, name_of
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.interface import LeaseCacheError
 from pushlane_leases.memory import InstantLeases, LeaseTable, MemoryLeases
 from pushlane_storage.bucket import Bucket, BucketKey, MarkSummary, ShardKey

@@ -2,9 +2,9 @@
 
 import pytest
 
+from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.core.ident import parse_id
-from pushlane_dispatcher.publication import Publication
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_storage.interface import StoreRefused, StoreUnknown
 from tests.dispatcher.rig import (
     TENANT,

@@ -11,7 +11,7 @@ from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import PublishTicket, SettleTicket
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
 from pushlane_storage.memory import MemoryStore
@@ -91,7 +91,8 @@ async def test_what_stays_undecided_ends_the_shard_and_loses_nothing(
         second = r.consumer()
         if name == "append":
             await second.got(1 + landed)
-            assert second.bodies == [b"stored", b"perhaps"][: 1 + landed]
+            # The first one's lease ends in the same millisecond in which the shard gave up.
+            assert sorted(second.bodies) == [b"perhaps", b"stored"][1 - landed :]
         else:
             assert r.runner.stats().stored == (0 if landed else 1)
 
@@ -324,7 +325,7 @@ async def test_any_other_error_of_a_store_is_a_bug_and_ends_everything(name: str
     told: list[object] = []
     with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError), flatten_subgroups=True):
         async with rig(store, bounds=bounds) as r:
-            store.script.always[name] = fail(ZeroDivisionError())
+            store.script.add(name, fail(ZeroDivisionError()))
             r.runner.publish_soon(numbered(20), lambda _, error: told.append(error))
             await blocked()
             r.consumer(acking=True)

@@ -1,6 +1,6 @@
 """Presence: the time of all connections of a tenant together."""
 
-from pushlane_dispatcher.presence import Presence
+from pushlane_dispatcher.usage.presence import Presence
 
 
 def test_time_adds_up() -> None:

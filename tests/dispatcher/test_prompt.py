@@ -1,16 +1,15 @@
-"""Stores that call back and caches that answer at once: the same outcomes with fewer tasks."""
+"""A store calls back, and a cache may answer at once: no task waits for either."""
 
 import pytest
 import trio
 
 from pushlane.wire.errors import Unavailable
 from pushlane_dispatcher.core.shard import Shard
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.memory import InstantLeases
-from pushlane_storage.interface import Fenced, PromptStore, StoreRefused, StoreUnknown
+from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
 from tests.dispatcher.rig import (
     Gate,
-    PromptScriptedStore,
     ScriptedStore,
     blocked,
     fail,
@@ -22,13 +21,8 @@ UNKNOWN = StoreUnknown("?")
 REFUSED = StoreRefused("no")
 
 
-def test_a_store_that_can_call_back_is_known() -> None:
-    assert isinstance(PromptScriptedStore(), PromptStore)
-    assert not isinstance(ScriptedStore(), PromptStore)
-
-
 async def test_no_task_waits_for_a_write() -> None:
-    store = PromptScriptedStore()
+    store = ScriptedStore()
     gate = Gate()
     store.script.add("append", gate)
     async with rig(store) as r, trio.open_nursery() as nursery:
@@ -40,7 +34,7 @@ async def test_no_task_waits_for_a_write() -> None:
 
 
 async def test_an_unknown_append_is_written_again_with_the_same_bytes() -> None:
-    store = PromptScriptedStore()
+    store = ScriptedStore()
     async with rig(store) as r:
         store.script.add("append", fail_after(UNKNOWN), fail(REFUSED), fail_after(UNKNOWN))
         ticket = await r.publish(b"1")
@@ -52,7 +46,7 @@ async def test_an_unknown_append_is_written_again_with_the_same_bytes() -> None:
 
 
 async def test_a_refused_append_is_undone() -> None:
-    store = PromptScriptedStore()
+    store = ScriptedStore()
     async with rig(store) as r:
         store.script.add("append", fail(REFUSED))
         ticket = await r.publish(b"1")
@@ -62,7 +56,7 @@ async def test_a_refused_append_is_undone() -> None:
 
 
 async def test_an_unknown_settle_is_written_again() -> None:
-    store = PromptScriptedStore()
+    store = ScriptedStore()
     async with rig(store) as r:
         consumer = r.consumer()
         await r.publish(b"1")
@@ -73,7 +67,7 @@ async def test_an_unknown_settle_is_written_again() -> None:
 
 
 async def test_a_fenced_owner_steps_down() -> None:
-    store = PromptScriptedStore()
+    store = ScriptedStore()
     async with rig(store) as r:
         store.script.add("append", fail(Fenced("by a test")))
         with pytest.raises(Unavailable):
@@ -82,7 +76,7 @@ async def test_a_fenced_owner_steps_down() -> None:
 
 
 async def test_an_outcome_that_comes_too_late_changes_nothing() -> None:
-    store = PromptScriptedStore()
+    store = ScriptedStore()
     gate = Gate()
     store.script.add("append", gate)
     async with rig(store) as r:
@@ -108,7 +102,7 @@ async def test_a_bug_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ZeroDivisionError
 
     with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError), flatten_subgroups=True):
-        async with rig(PromptScriptedStore()) as r:
+        async with rig(ScriptedStore()) as r:
             monkeypatch.setattr(Shard, "appended", appended)
             await r.publish(b"1")
 

@@ -7,8 +7,8 @@ import pytest
 import trio
 
 from pushlane.wire.errors import BadRequest, Conflict, NotFound, Unavailable
+from pushlane_dispatcher.browsing.redrive import Redrive
 from pushlane_dispatcher.dispatcher import Dispatcher
-from pushlane_dispatcher.redrive import Redrive
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import StoreRefused, StoreUnknown

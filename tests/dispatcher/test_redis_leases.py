@@ -14,11 +14,11 @@ import trio
 
 from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
-from pushlane_dispatcher.lease_guard import cache_name
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.shard.lease_guard import cache_name
 from pushlane_leases.redis.cache import RedisLeases
-from pushlane_leases.redis.keys import epoch_key
-from pushlane_leases.redis.limits import RedisLimits
+from pushlane_leases.redis.entry import epoch_key
+from pushlane_leases.redis.url import RedisLimits
 from pushlane_storage.memory import MemoryStore
 from pushlane_storage.message import Message
 from tests.dispatcher.rig import TENANT, Rig, memory_store

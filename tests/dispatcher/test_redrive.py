@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from pushlane.wire.errors import BadRequest, NotFound, Throttled
+from pushlane_dispatcher.browsing.redrive import Redrive, Redriven
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.redrive import Redrive, Redriven
 from pushlane_storage.message import Dead, Message
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import START, TENANT, Rig, blocked, message, rig

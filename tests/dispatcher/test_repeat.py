@@ -4,8 +4,8 @@ from itertools import islice
 import pytest
 import trio
 
-from pushlane_dispatcher.repeat import Undecided, pauses, until_decided, until_done
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.shard.repeat import Undecided, pauses, until_decided, until_done
 from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
 
 SETTINGS = Settings(repeat_base_ms=100, repeat_max_ms=500, decide_ms=10_000)

@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushlane_dispatcher.route import shard_of
+from pushlane_dispatcher.queues.route import mark_prefix, marked_shard, shard_of
 from pushlane_storage.message import Message
 
 
@@ -51,3 +51,15 @@ def test_every_key_has_one_shard(key: str, shards: int) -> None:
 def test_keys_spread() -> None:
     counts = Counter(route(key=f"key-{number}") for number in range(8_000))
     assert min(counts.values()) > 800
+
+
+@given(
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=40), st.integers(0, 255)
+)
+def test_a_receipt_says_its_shard(secret: str, shard: int) -> None:
+    assert marked_shard(mark_prefix(secret, shard)) == shard
+
+
+def test_one_of_an_older_server_and_a_forged_one_do_not() -> None:
+    for prefix in ("feedfeedfeedfeed", "p~", "p~x", "p~-1", "~", "p~1_0", "p~ffffffffffffffffffff"):
+        assert marked_shard(prefix) is None

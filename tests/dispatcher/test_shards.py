@@ -8,9 +8,9 @@ import trio
 from pushlane.wire.errors import Throttled, Unavailable
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher
-from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.memory import LeaseTable
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown

@@ -8,10 +8,10 @@ import trio
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.overflow import Use
 from pushlane_dispatcher.dispatcher import Dispatcher
-from pushlane_dispatcher.engine import Engine
-from pushlane_dispatcher.route import shard_of
+from pushlane_dispatcher.queues.route import shard_of
+from pushlane_dispatcher.queues.shares import Shares, deal, expand, level
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.shares import Shares, deal, expand, level
+from pushlane_dispatcher.shard.engine import Engine
 from pushlane_storage.message import Message, size_of
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import (

@@ -8,7 +8,7 @@ from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import PublishTicket, SettleTicket
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.memory import MemoryStore

@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from pushlane.wire.errors import NotFound, PushlaneError, QueueFull, TooLarge, Unavailable
-from pushlane_dispatcher.publication import Publication
-from pushlane_dispatcher.transfers import Transfers
+from pushlane_dispatcher.callers.publication import Publication
+from pushlane_dispatcher.queues.transfers import Transfers
 from pushlane_storage.message import Dead, Message
 from pushlane_storage.queue import QueueConfig, QueueRow
 

@@ -1,8 +1,7 @@
 """Reports: rows of nodes and minutes become points, histograms percentiles."""
 
-from pushlane_dispatcher.usage_report import Latency, Report, latency_of
-from pushlane_storage.histogram import bin_of, bounds_of
-from pushlane_storage.usage import Usage, UsageKey
+from pushlane_dispatcher.usage.report import Latency, Report, latency_of
+from pushlane_storage.usage import Usage, UsageKey, bin_of, bounds_of
 
 
 def row(queue: str, at: int, node: str, /, **counters: int) -> Usage:

@@ -133,7 +133,7 @@ async def test_a_message_whose_body_is_gone_is_ready_all_the_same() -> None:
         return {}
 
     async with dispatching(ScriptedStore(store.tables)) as dispatcher:
-        dispatcher._tools.store.script.add("messages", nothing)  # type: ignore[attr-defined]
+        dispatcher._context.store.script.add("messages", nothing)  # type: ignore[attr-defined]
         assert (await dispatcher.explain(TENANT, "q", id)).state == "ready"
 
 
@@ -235,7 +235,7 @@ async def test_a_store_that_does_not_answer_is_unavailable() -> None:
     async with rig(store):
         pass
     async with dispatching(ScriptedStore(store.tables)) as dispatcher:
-        dispatcher._tools.store.script.add("buckets", fail(StoreUnknown("?")))  # type: ignore[attr-defined]
+        dispatcher._context.store.script.add("buckets", fail(StoreUnknown("?")))  # type: ignore[attr-defined]
         with pytest.raises(Unavailable):
             await dispatcher.stats(TENANT, "q")
         assert (await dispatcher.stats(TENANT, "q")).stored == 0

@@ -47,3 +47,17 @@ def test_a_second_answer_is_our_bug() -> None:
     waiter("yes")
     with pytest.raises(AssertionError, match="twice"):
         waiter("no")
+
+
+async def test_no_answer_at_all() -> None:
+    waiter: Waiter[int] = Waiter()
+    waiter.fail(ValueError("a bug"))
+    assert waiter.answered
+    with pytest.raises(ValueError, match="a bug"):
+        await waiter.wait()
+
+
+async def test_none_is_an_answer() -> None:
+    waiter: Waiter[None] = Waiter()
+    waiter(None)
+    assert await waiter.wait() is None  # type: ignore[func-returns-value]

@@ -39,7 +39,7 @@ async def test_thousands_go_through_in_order_each_once(cached: bool) -> None:
         for consumer in consumers:
             seqs = [run.seq for run in consumer.runs]
             assert seqs == sorted(seqs)
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             while r.runner.stats().acked < 3_000:  # noqa: ASYNC110 nobody waits for these acks
                 await trio.sleep(0.001)
 
@@ -54,7 +54,7 @@ async def test_a_publish_is_answered_only_when_it_is_stored(nursery: trio.Nurser
         r.runner.publish_soon([message()], waiter)
         await gate.entered.wait()
         await blocked()
-        assert waiter._answer is None
+        assert not waiter.answered
         assert consumer.runs == []
         gate.released.set()
         await waiter.wait()
@@ -93,7 +93,7 @@ async def test_overlapping_flushes_count_in_order_whichever_is_stored_first() ->
             gate.released.set()
             await blocked()
             assert consumer.runs == []
-            assert [waiter._answer for waiter in waiters] == [None] * 3
+            assert not any(waiter.answered for waiter in waiters)
         gates[0].released.set()
         assert await consumer.got(3) == [b"0", b"1", b"2"]
         for waiter in waiters:
@@ -112,7 +112,7 @@ async def test_an_ack_is_answered_only_when_it_is_stored() -> None:
         ticket = r.runner.settle(consumer.sub, 1, ACK, [consumer.receipt(consumer.runs[0])], waiter)
         await gate.entered.wait()
         await blocked()
-        assert waiter._answer is None
+        assert not waiter.answered
         gate.released.set()
         assert await waiter.wait() is ticket
 
@@ -229,7 +229,7 @@ async def test_a_resumed_session_gets_what_it_did_not_list() -> None:
         r.runner.detach(consumer.sub, 30_000)
         await trio.sleep(10)
         prefix = consumer.sub.prefix
-        lost = r.runner.resume(consumer.sub, [(prefix, 1, 1), (prefix, 9, 9)], consumer)
+        _, lost = r.runner.resume(consumer.sub, [(prefix, 1, 1), (prefix, 9, 9)], consumer)
         assert lost == [(prefix, 9, 9)]
         await consumer.until(lambda: bool(consumer.again))
         assert [run.messages[0].body for run in consumer.again] == [b"2"]

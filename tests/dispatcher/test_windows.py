@@ -7,9 +7,9 @@ import trio
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher
-from pushlane_dispatcher.engine import Engine
-from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.shard.engine import Engine
 from pushlane_storage.bucket import ShardKey
 from tests.dispatcher.rig import TENANT, Consumer, dispatching, message
 

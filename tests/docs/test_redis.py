@@ -11,8 +11,7 @@ import pytest
 
 from pushlane import testing
 from pushlane_dispatcher.settings import Settings
-from pushlane_leases.redis.limits import RedisLimits
-from pushlane_leases.redis.url import TLS_OPTIONS
+from pushlane_leases.redis.url import TLS_OPTIONS, RedisLimits
 from tests.docs.console import Example, read_examples
 from tests.docs.machine import Machine
 from tests.docs.page import read_blocks

@@ -26,7 +26,7 @@ SDK = ROOT / "sdk_py" / "src"
 SDK_JS = ROOT / "sdk_js" / "src"
 SOURCES = sorted(
     path
-    for folder in (SDK, "gateway", "dispatcher", "storage", "leases", "spark")
+    for folder in (SDK, "gateway", "dispatcher", "storage", "leases", "history", "spark")
     for path in (ROOT / folder).rglob("*.py")
 )
 SCRIPTS = sorted(

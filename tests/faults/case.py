@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 from pushlane_storage.sqlite.folder import DATABASE
 from tests.faults.control import FOR_EVER, Control, File, Operation, Point
 from tests.faults.library import run_faulty

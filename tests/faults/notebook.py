@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from pushlane_storage.history.event import Event
+from pushlane_history.event import Event
 from tests.powerloss.log import Mark, parse_mark
 
 _encode = msgspec.json.Encoder().encode

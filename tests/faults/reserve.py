@@ -17,8 +17,8 @@ from trio.testing import MockClock
 
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.dispatcher import open_dispatcher
-from pushlane_dispatcher.open_queue import OpenQueue
-from pushlane_storage.history import event as history
+from pushlane_dispatcher.queues.open_queue import OpenQueue
+from pushlane_history import event as history
 from pushlane_storage.message import Message
 from pushlane_storage.sqlite.store import SqliteStore
 from tests.faults.control import Control

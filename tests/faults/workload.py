@@ -26,10 +26,10 @@ from trio.testing import MockClock
 from pushlane.wire.errors import Unavailable
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.dispatcher import open_dispatcher
-from pushlane_dispatcher.repeat import until_done
 from pushlane_dispatcher.settings import Settings
-from pushlane_storage.history import event as history
-from pushlane_storage.sqlite.errors import OpenError
+from pushlane_dispatcher.shard.repeat import until_done
+from pushlane_history import event as history
+from pushlane_storage.errors import OpenError
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.store import SqliteStore
 from tests.faults.control import Control
@@ -66,7 +66,7 @@ LIFTED = "disk.room_made"
 
 GOOD = 0
 STOPPED = os.EX_IOERR
-"""By the store: see pushlane_storage.sqlite.fuse."""
+"""By the store: see pushlane_storage.sqlite.writer."""
 CLOSED = os.EX_UNAVAILABLE
 """The folder can't be opened, and this process says why."""
 
@@ -89,7 +89,7 @@ class PatientWitness(Witness):
     async def meet_queues(self) -> bool:
         """Learn the names of all queues; False when the store can't be read for long."""
         with trio.move_on_after(30):
-            await until_done(lambda: self.list_queues(TENANT, "", 1_000), Settings())
+            await until_done(lambda: self.catalog.list(TENANT, "", 1_000), Settings())
             return True
         return False
 

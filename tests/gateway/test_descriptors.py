@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import socket
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
 from pushlane_gateway.auth.key_file import remove_key
-from pushlane_gateway.listener.descriptors import OTHERS, ensure_descriptors
+from pushlane_gateway.descriptors import OTHERS, Reserve, ensure_descriptors
 from tests.gateway.auth.tools import make_token
 from tests.gateway.client import WireClient
 from tests.gateway.process import Process, serving
@@ -109,3 +111,52 @@ def test_serve_tells_a_hard_limit_that_is_too_low(tmp_path: Path) -> None:
         told = process.errors.read_text()
     assert "only 512 file descriptors are allowed (ulimit -n)" in told
     assert "raise the limit to 1256, or lower gateway.connections to 256" in told
+
+
+@contextmanager
+def full_table() -> Iterator[None]:
+    """This process may open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    while len(taken) <= taken[0]:  # no gap is left below the highest
+        taken.append(os.open(os.devnull, os.O_RDONLY))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken) + 1, hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+def read() -> bytes:
+    with open("/proc/self/comm", "rb") as file:
+        return file.read()
+
+
+def test_it_reads_when_nothing_else_can() -> None:
+    with Reserve() as reserve, full_table():
+        with pytest.raises(OSError, match="Too many open files"):
+            read()
+        for _ in range(3):
+            assert reserve.use(read)
+        with pytest.raises(OSError, match="Too many open files"):
+            read()
+
+
+def test_a_failure_gives_it_back() -> None:
+    with Reserve() as reserve, full_table():
+        with pytest.raises(ZeroDivisionError):
+            reserve.use(lambda: 1 / 0)
+        assert reserve.use(read)
+
+
+def test_none_to_be_had() -> None:
+    with full_table():
+        reserve = Reserve()
+        with pytest.raises(OSError, match="Too many open files"):
+            reserve.use(read)
+    reserve.take()
+    reserve.take()
+    assert reserve.use(read)
+    reserve.give_up()

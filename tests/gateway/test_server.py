@@ -271,7 +271,7 @@ async def test_sessions_and_shards_go_by_the_configuration(tmp_path: Path) -> No
     configuration = load(flags=flags, settings=settings, environment={})
     async with open_server(configuration) as server:
         assert server.sessions.tools.settings.goaway_ms == 1234
-        assert server.dispatcher._tools.bounds.credit == 20_000
+        assert server.dispatcher._context.bounds.credit == 20_000
         names = {metric.name for metric in server.metrics.collect()}
         assert {"pushlane_open_shards", "pushlane_store_commits", "pushlane_clock_doubted"} <= names
 

@@ -28,7 +28,7 @@ from pushlane.wire.frames import (
     Subscribed,
     Welcome,
 )
-from pushlane_dispatcher.view import read_view
+from pushlane_dispatcher.browsing.view import read_view
 from pushlane_gateway.auth.rule import parse_rules
 from pushlane_gateway.configuration.load import load
 from pushlane_gateway.server import Server, open_server

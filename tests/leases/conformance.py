@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pushlane_leases.interface import LeaseCache, LeaseRun, ReceiptRun, StaleEpoch
+from pushlane_leases.interface import LeaseCache, LeaseRun, StaleEpoch
 from tests.leases.samples import LEASE_MS, NOW, by_receipt, run
 
 Reopen = Callable[[], Awaitable[LeaseCache]]
@@ -36,7 +36,7 @@ class LeaseConformance:
         with pytest.raises(StaleEpoch):
             await leases.grant(shard, 2, [run(2)])
         with pytest.raises(StaleEpoch):
-            await leases.release(shard, 2, [ReceiptRun("p", 1, 1)])
+            await leases.release(shard, 2, [("p", 1, 1)])
         with pytest.raises(StaleEpoch):
             await leases.remember(shard, 2, [("d", b"id")], 1_000, NOW)
         assert await out(leases, shard, epoch=3) == [1]
@@ -50,7 +50,7 @@ class LeaseConformance:
         if call == "grant":
             await leases.grant(shard, 2, [run(1)])
         elif call == "release":
-            await leases.release(shard, 2, [ReceiptRun("p", 1, 1)])
+            await leases.release(shard, 2, [("p", 1, 1)])
         else:
             await leases.remember(shard, 2, [("d", b"id")], 1_000, NOW)
         with pytest.raises(StaleEpoch):
@@ -92,17 +92,15 @@ class LeaseConformance:
         assert await out(leases, shard + "x") == [1]
 
     async def test_it_outlives_the_owner_s_process(
-        self, leases: LeaseCache, reopen: Reopen, shard: str, tenant: str
+        self, leases: LeaseCache, reopen: Reopen, shard: str
     ) -> None:
         await leases.grant(shard, 3, [run(1, 3)])
         await leases.remember(shard, 3, [("d", b"id")], LEASE_MS, NOW)
-        await leases.put_queue(tenant, "orders", b"row", LEASE_MS, NOW)
         leases = await reopen()
         with pytest.raises(StaleEpoch):
             await leases.claim(shard, 2, NOW)
         assert await out(leases, shard, epoch=4) == [1, 2, 3]
         assert await leases.recall(shard, ["d"], NOW) == {"d": b"id"}
-        assert await leases.get_queue(tenant, "orders", NOW) == b"row"
 
     # Grants
 
@@ -135,7 +133,7 @@ class LeaseConformance:
 
     async def test_a_long_run(self, leases: LeaseCache, shard: str) -> None:
         await leases.grant(shard, 1, [run(1, 10_000)])
-        await leases.release(shard, 1, [ReceiptRun("p", 2, 9_999)])
+        await leases.release(shard, 1, [("p", 2, 9_999)])
         assert await out(leases, shard) == [1, 10_000]
 
     async def test_granting_nothing(self, leases: LeaseCache, shard: str) -> None:
@@ -181,7 +179,7 @@ class LeaseConformance:
     ) -> None:
         granted = run(1, 10)
         await leases.grant(shard, 1, [granted])
-        await leases.release(shard, 1, [ReceiptRun("p", low, high)])
+        await leases.release(shard, 1, [("p", low, high)])
         expected = {
             receipt: one
             for receipt, one in by_receipt([granted]).items()
@@ -191,15 +189,15 @@ class LeaseConformance:
 
     async def test_several_parts_in_one_call(self, leases: LeaseCache, shard: str) -> None:
         await leases.grant(shard, 1, [run(1, 5), run(6, 5), run(1, 2, prefix="q")])
-        parts = [ReceiptRun("p", 4, 7), ReceiptRun("p", 1, 1), ReceiptRun("q", 1, 2)]
+        parts = [("p", 4, 7), ("p", 1, 1), ("q", 1, 2)]
         await leases.release(shard, 1, parts)
         assert await out(leases, shard) == [2, 3, 8, 9, 10]
 
     async def test_unknown_receipts_are_ignored(self, leases: LeaseCache, shard: str) -> None:
         await leases.grant(shard, 1, [run(5, 2)])
-        unknown = [ReceiptRun("p", 1, 4), ReceiptRun("p", 7, 9), ReceiptRun("q", 5, 6)]
+        unknown = [("p", 1, 4), ("p", 7, 9), ("q", 5, 6)]
         await leases.release(shard, 1, [*unknown, *unknown])
-        await leases.release(shard + "x", 1, [ReceiptRun("p", 5, 6)])
+        await leases.release(shard + "x", 1, [("p", 5, 6)])
         assert await out(leases, shard) == [5, 6]
 
     async def test_what_was_released_can_be_granted_again(
@@ -207,7 +205,7 @@ class LeaseConformance:
     ) -> None:
         for _ in range(2):
             await leases.grant(shard, 1, [run(1, 3)])
-            await leases.release(shard, 1, [ReceiptRun("p", 1, 3)])
+            await leases.release(shard, 1, [("p", 1, 3)])
             assert await out(leases, shard) == []
 
     # Deadlines
@@ -246,32 +244,3 @@ class LeaseConformance:
         assert sorted(await leases.recall(shard, ids, NOW + 9_999)) == ["a", "b", "c"]
         assert sorted(await leases.recall(shard, ids, NOW + 10_001)) == ["b", "c"]
         assert sorted(await leases.recall(shard, ids, NOW + 25_001)) == []
-
-    # Queue rows
-
-    async def test_queue_rows_are_kept_for_a_while(self, leases: LeaseCache, tenant: str) -> None:
-        row = bytes(range(256))
-        await leases.put_queue(tenant, "orders", row, 10_000, NOW)
-        assert await leases.get_queue(tenant, "orders", NOW + 9_999) == row
-        assert await leases.get_queue(tenant, "orders", NOW + 10_001) is None
-        await leases.put_queue(tenant, "orders", b"", 10_000, NOW + 20_000)
-        assert await leases.get_queue(tenant, "orders", NOW + 20_000) == b""
-
-    async def test_queue_rows_by_tenant_and_name(self, leases: LeaseCache, tenant: str) -> None:
-        places = [(tenant, "a"), (tenant, "b"), (tenant + "x", "a"), (tenant + "x:a", "")]
-        for number, place in enumerate(places):
-            await leases.put_queue(*place, b"%d" % number, LEASE_MS, NOW)
-        for number, place in enumerate(places):
-            assert await leases.get_queue(*place, NOW) == b"%d" % number
-        assert await leases.get_queue(tenant, "c", NOW) is None
-
-    async def test_a_queue_row_can_be_replaced_and_forgotten(
-        self, leases: LeaseCache, tenant: str
-    ) -> None:
-        for row in (b"old", b"new"):
-            await leases.put_queue(tenant, "a", row, LEASE_MS, NOW)
-            await leases.put_queue(tenant, "b", row, LEASE_MS, NOW)
-        for _ in range(2):
-            await leases.forget_queue(tenant, "a")
-        assert await leases.get_queue(tenant, "a", NOW) is None
-        assert await leases.get_queue(tenant, "b", NOW) == b"new"

@@ -31,8 +31,3 @@ def reopen(backend: Backend) -> Callable[[], Awaitable[LeaseCache]]:
 @pytest.fixture
 def shard() -> str:
     return unique("shard")
-
-
-@pytest.fixture
-def tenant() -> str:
-    return unique("tenant")

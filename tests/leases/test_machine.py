@@ -39,7 +39,7 @@ runs = st.builds(
     st.booleans(),
 )
 receipts = st.builds(
-    lambda prefix, low, more: ReceiptRun(prefix, low, low + more), prefixes, numbers, numbers
+    lambda prefix, low, more: (prefix, low, low + more), prefixes, numbers, numbers
 )
 
 
@@ -52,7 +52,6 @@ class LeaseMachine(RuleBasedStateMachine):
         self.epochs: dict[str, int] = {"x": 1, "y": 1}
         self.out: dict[str, dict[Receipt, LeaseRun]] = {"x": {}, "y": {}}
         self.marks: dict[tuple[str, str], tuple[bytes, int]] = {}
-        self.queues: dict[str, tuple[bytes, int]] = {}
 
     def teardown(self) -> None:
         try:
@@ -120,22 +119,6 @@ class LeaseMachine(RuleBasedStateMachine):
         found = self.portal.call(self.leases.recall, self.salt + shard, asked, self.now)
         known = {id: self.marks.get((shard, id), (b"", 0)) for id in asked}
         assert found == {id: message for id, (message, end) in known.items() if end > self.now}
-
-    @rule(name=ids, row=st.binary(max_size=3), ttl=ttls)
-    def put_queue(self, name: str, row: bytes, ttl: int) -> None:
-        self.portal.call(self.leases.put_queue, self.salt, name, row, ttl, self.now)
-        self.queues[name] = (row, self.now + ttl)
-
-    @rule(name=ids)
-    def get_queue(self, name: str) -> None:
-        found = self.portal.call(self.leases.get_queue, self.salt, name, self.now)
-        row, end = self.queues.get(name, (b"", 0))
-        assert found == (row if end > self.now else None)
-
-    @rule(name=ids)
-    def forget_queue(self, name: str) -> None:
-        self.portal.call(self.leases.forget_queue, self.salt, name)
-        self.queues.pop(name, None)
 
     @rule(ticks=st.integers(1, 4))
     def pass_time(self, ticks: int) -> None:

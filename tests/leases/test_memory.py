@@ -6,9 +6,18 @@ from collections.abc import Callable
 import pytest
 import trio
 import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pushlane_leases.interface import LeaseCache, LeaseCacheError, ReceiptRun, StaleEpoch
-from pushlane_leases.memory import Forgotten, LeaseLimits, LeaseTable, MemoryLeases, ShardLeases
+from pushlane_leases.interface import LeaseCache, LeaseCacheError, StaleEpoch
+from pushlane_leases.memory import (
+    Expiring,
+    Forgotten,
+    LeaseLimits,
+    LeaseTable,
+    MemoryLeases,
+    ShardLeases,
+)
 from tests.leases.samples import NOW, by_receipt, run
 
 
@@ -71,7 +80,7 @@ class TestLimits:
             table.grant(shard, 1, [run(10 * n, 5, prefix=f"p{n}", deadline=NOW + 1_000 - n)])
         assert table.forgotten.runs == 0
         table.grant("s", 1, [run(1, deadline=NOW + 2_000)])
-        assert table.forgotten == Forgotten(0, 3, 0, 0)
+        assert table.forgotten == Forgotten(0, 3, 0)
         assert {n // 10 for n in out(table)} == {0, 1, 3, 5, 7, 9, 11, 13}
         assert {n // 10 for n in out(table, "t")} == {2, 4, 6, 8, 10, 12}
 
@@ -79,7 +88,7 @@ class TestLimits:
         table = LeaseTable(LeaseLimits(runs=4))
         table.grant("s", 1, [run(1, 99)])
         for n in range(10, 50, 10):
-            table.release("s", 1, [ReceiptRun("p", n, n)])
+            table.release("s", 1, [("p", n, n)])
         assert table.forgotten.runs == 1
         assert len(table.claim("s", 1, NOW)) == 4
 
@@ -87,13 +96,13 @@ class TestLimits:
         table = LeaseTable(LeaseLimits(runs=2))
         for n in range(0, 100, 2):
             table.grant("s", 1, [run(n)])
-            table.release("s", 1, [ReceiptRun("p", n, n)])
+            table.release("s", 1, [("p", n, n)])
         for time in range(NOW, NOW + 100, 10):
             table.grant("s", 1, [run(1, deadline=time + 10), run(3, deadline=time + 10)])
             assert table.claim("s", 1, time + 10) == []
         table.grant("s", 1, [run(1), run(3)])
         assert out(table) == [1, 3]
-        assert table.forgotten == Forgotten(0, 0, 0, 0)
+        assert table.forgotten == Forgotten(0, 0, 0)
 
     def test_the_shard_claimed_longest_ago_goes(self) -> None:
         table = LeaseTable(LeaseLimits(shards=2, runs=2))
@@ -101,7 +110,7 @@ class TestLimits:
         table.grant("b", 5, [run(1)])
         table.claim("a", 5, NOW)
         table.grant("c", 5, [run(1)])
-        assert table.forgotten == Forgotten(1, 0, 0, 0)
+        assert table.forgotten == Forgotten(1, 0, 0)
         assert len(table.claim("a", 5, NOW)) == 1
         assert len(table.claim("c", 5, NOW)) == 1
         assert table.claim("b", 1, NOW) == []  # its epoch is forgotten, too
@@ -113,13 +122,6 @@ class TestLimits:
         assert table.forgotten.marks == 2
         assert table.recall("t", ["0"], NOW) == {}
         assert len(table.recall("s", [str(n) for n in range(8)], NOW)) == 7
-
-    def test_queues(self) -> None:
-        table = LeaseTable(LeaseLimits(queues=2))
-        for name, ttl in (("a", 30), ("b", 10), ("c", 20)):
-            table.put_queue("t", name, b"", ttl, NOW)
-        assert table.forgotten.queues == 1
-        assert [table.get_queue("t", name, NOW) for name in "abc"] == [b"", None, b""]
 
 
 def test_subscriptions_with_nothing_out_take_no_room() -> None:
@@ -136,6 +138,61 @@ def test_subscriptions_with_nothing_out_take_no_room() -> None:
 def test_a_grant_costs_the_same_however_long_its_run_is() -> None:
     table = LeaseTable(LeaseLimits(runs=4))
     table.grant("s", 1, [run(1, 1 << 40)])
-    table.release("s", 1, [ReceiptRun("p", 2, 1 << 40)])
+    table.release("s", 1, [("p", 2, 1 << 40)])
     [left] = table.claim("s", 1, NOW)
     assert (left.n, left.count) == (1, 1)
+
+
+keys = st.integers(0, 20)
+
+
+def test_entries_are_good_until_their_time() -> None:
+    kept: Expiring[str, int] = Expiring(10)
+    kept.put(["a", "b"], [1, 2], until=100)
+    assert (kept.get("a", 99), kept.get("b", 99), kept.get("c", 99)) == (1, 2, None)
+    assert kept.get("a", 100) is None
+    kept.put(["a"], [3], until=200)
+    assert (kept.get("a", 150), kept.get("b", 150)) == (3, None)
+
+
+def test_dropping() -> None:
+    kept: Expiring[str, int] = Expiring(10)
+    kept.put(["a"], [1], until=100)
+    for _ in range(2):
+        kept.drop("a")
+    assert kept.get("a", 0) is None
+    assert len(kept) == 0
+
+
+def test_the_soonest_to_expire_go_first() -> None:
+    kept: Expiring[int, int] = Expiring(16)
+    for key in (3, 0, 1, 2, *range(4, 16)):
+        kept.put([key], [key], until=1_000 + key)
+    assert (len(kept), kept.forgotten) == (16, 0)
+    kept.put([16], [16], until=5_000)
+    assert [key for key in range(17) if kept.get(key, 0) is None] == [0, 1, 2]
+    assert (len(kept), kept.forgotten) == (14, 3)
+
+
+def test_a_batch_larger_than_the_limit() -> None:
+    kept: Expiring[int, int] = Expiring(8)
+    kept.put(range(100), range(100), until=10)
+    assert len(kept) == 7
+    assert kept.forgotten == 93
+
+
+@given(st.integers(1, 9), st.lists(st.tuples(keys, st.integers(0, 50)), max_size=40))
+def test_it_never_holds_more_than_its_limit(limit: int, puts: list[tuple[int, int]]) -> None:
+    kept: Expiring[int, int] = Expiring(limit)
+    known: dict[int, tuple[int, int]] = {}
+    for number, (key, until) in enumerate(puts):
+        kept.put([key], [number], until)
+        known[key] = (number, until)
+        assert len(kept) <= limit
+        for one, (value, end) in known.items():
+            assert kept.get(one, 25) in ((value, None) if end > 25 else (None,))
+
+
+def test_a_limit_is_needed() -> None:
+    with pytest.raises(AssertionError):
+        Expiring(0)

@@ -14,7 +14,7 @@ from random import Random
 
 import msgspec
 
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 from tests.crash.crew import Say
 from tests.crash.judge import Verdict, judge
 from tests.crash.recorder import Recorder, merged

@@ -1,4 +1,4 @@
-"""One ring and one Redis for all tests in here. Whoever breaks them mends them."""
+"""One ring and one Redis for all tests in here. Whoever breaks them fixes them."""
 
 from __future__ import annotations
 

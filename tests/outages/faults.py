@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 from tests.crash.node import Node, milliseconds
 from tests.outages.stage import Stage
 

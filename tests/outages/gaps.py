@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 
 FOREVER = 1 << 62
 

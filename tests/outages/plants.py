@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from pushlane_dispatcher import shards
-from pushlane_dispatcher.recover import read_rows
-from pushlane_dispatcher.tools import Tools
-from pushlane_storage.bucket import ShardKey
+from pushlane_dispatcher.core import opening
+from pushlane_dispatcher.core.opening import Opening
 from pushlane_storage.cassandra.fence import Fence
-from pushlane_storage.existing import ShardRows
+from pushlane_storage.seal import ShardRows
 from tests.crash.plants import early_published, forgotten_ids, put
 
 
@@ -36,10 +34,13 @@ def unfenced() -> None:
 def unsettled() -> None:
     """A new owner doesn't read what became of the messages that it takes over."""
 
-    async def read_half(tools: Tools, key: ShardKey) -> ShardRows:
-        return msgspec.structs.replace(await read_rows(tools, key), settlements={})
+    read_rows = opening.read_rows
 
-    put(shards, "read_rows", read_half)
+    def read_half() -> Opening[ShardRows]:
+        rows = yield from read_rows()
+        return msgspec.structs.replace(rows, settlements={})
+
+    put(opening, "read_rows", read_half)
 
 
 KILL, HANG = "kill -9 of the gateway", "the gateway hangs, another takes over"

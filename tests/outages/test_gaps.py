@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pushlane_storage.history.event import AnyEvent, Publish, Published, PublishFailed
+from pushlane_history.event import AnyEvent, Publish, Published, PublishFailed
 from tests.outages.__main__ import table
 from tests.outages.campaign import Plan
 from tests.outages.faults import FAULTS, SOON_MS

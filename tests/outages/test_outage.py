@@ -28,7 +28,9 @@ from pushlane_storage.cassandra.schema import create_table
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.cassandra.tables import SEGMENTS
 from pushlane_storage.interface import StoreError, StoreRefused, StoreUnknown
+from pushlane_storage.outcome import append
 from pushlane_storage.slot import SLOTS, slot_of
+from tests.held import held, let_go
 from tests.storage.samples import Owner, claimed, messages, seqs_of, unique
 from tools.services.cassandra import Ring
 
@@ -124,7 +126,7 @@ class Writer:
         opens = Bucket(self.owner.bucket(), self.owner.seq(0))
         while True:
             try:
-                await self.owner.store.append(self.owner.shard, segment, opens)
+                await append(self.owner.store, self.owner.shard, segment, opens)
                 return
             except (StoreUnknown, StoreRefused) as error:
                 self.faults.append(error)
@@ -162,9 +164,9 @@ async def must_fail(*calls: Callable[[], Awaitable[Any]]) -> None:
 @pytest.fixture
 async def store(ring: Ring) -> AsyncIterator[CassandraStore]:
     address = parse(ring.url(unique("outage").replace("-", "_")).removeprefix("cassandra:"))
-    store = await CassandraStore.open(address, QUICK)
+    store = await held(CassandraStore.open(address, QUICK))
     yield store
-    await store.close()
+    await let_go(store)
     assert store.stats().in_flight == 0
 
 
@@ -180,16 +182,18 @@ async def test_nodes_go_and_come_back(ring: Ring, store: CassandraStore) -> None
         await trio.sleep(0.2)
         await trio.to_thread.run_sync(ring.nodes[2].kill)
     await writer.check()
-    await until_answered(lambda: store.claim(slot, "node"))  # lightweight transactions go on, too
-    assert await until_answered(lambda: store.usage("t", 0, 1)) == []
+    await until_answered(
+        lambda: store.ownership.claim(slot, "node")
+    )  # lightweight transactions go on, too
+    assert await until_answered(lambda: store.usage.read("t", 0, 1)) == []
 
     # Two of three: nothing is confirmed, nothing is read.
     ring.nodes[1].pause()
     shard, segment = owner.shard, owner.segment(200, messages(1))
     await must_fail(
-        lambda: store.append(shard, segment, None),
+        lambda: append(store, shard, segment, None),
         lambda: store.segments(shard, owner.bucket(), 0, 1),
-        lambda: store.claim((slot + 1) % SLOTS, "node"),
+        lambda: store.ownership.claim((slot + 1) % SLOTS, "node"),
         lambda: store.buckets(ShardKey("other", 0)),
     )
 

@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from random import Random
 
 import msgspec
 
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.ident import make_id
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
+from pushlane_storage.errors import BackupError, BackupUnfinished
 from pushlane_storage.sqlite.backup import verify
-from pushlane_storage.sqlite.backup_errors import BackupError, BackupUnfinished
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.restore import restore
 from pushlane_storage.sqlite.store import SqliteStore
@@ -46,13 +45,11 @@ class BackupJudge:
         events: list[history.Event],
         notes: list[Note],
         clock: Clock,
-        rng: Random,
         fault: Callable[[str], None],
     ) -> None:
         self._events = events
         self._deleting = {note.queue for note in notes if isinstance(note, Deleting)}
         self._clock = clock
-        self._rng = rng
         self._fault = fault
 
     async def judge(self, folder: Path, name: str, made: Made) -> None:
@@ -89,8 +86,8 @@ class BackupJudge:
         stored: set[str] = set()
         left: set[str] = set()
         epoch = store.stats().epoch
-        for row in await store.list_queues(TENANT, "", 1_000):
-            async for key, found in buckets_of(store, row, epoch, self._clock, self._rng):
+        for row in await store.catalog.list(TENANT, "", 1_000):
+            async for key, found in buckets_of(store, row, epoch, self._clock):
                 first, lane = found.row.first, found.row.key.lane
                 stored.update(
                     make_id(*key, lane, seq) for seq in range(first, first + found.row.count)

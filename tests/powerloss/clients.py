@@ -7,14 +7,15 @@ from random import Random
 from typing import Any
 
 from pushlane.wire.errors import PushlaneError
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.core.act import ACK, START, Act
-from pushlane_dispatcher.core.effects import Receipts, Run, SettleTicket
+from pushlane_dispatcher.core.effects import Run, SettleTicket
 from pushlane_dispatcher.core.ident import make_id, parse_id
 from pushlane_dispatcher.core.life import State
-from pushlane_dispatcher.open_queue import OpenQueue
-from pushlane_dispatcher.publication import Publication
-from pushlane_dispatcher.shard_runner import ShardRunner
-from pushlane_storage.history import event as history
+from pushlane_dispatcher.queues.open_queue import OpenQueue
+from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_history import event as history
 from pushlane_storage.message import Message
 
 Record = Callable[[history.Event], None]
@@ -127,14 +128,14 @@ class Consumer:
                     )
                 )
 
-    def lost(self, receipts: list[Receipts]) -> None:
+    def lost(self, receipts: list[ReceiptRun]) -> None:
         for prefix, low, high in receipts:
             for n in range(low, high + 1):
                 self.book.record(history.LeaseLost(self.book.wall(), f"{prefix}.{n}"))
                 if n in self.held:
                     self.held.remove(n)
 
-    def starved(self, starving: bool) -> None:
+    def hungry(self, hungry: bool) -> None:
         """Never: this is the only shard."""
 
     def ended(self, code: str, message: str) -> None:
@@ -212,5 +213,5 @@ def _runs(numbers: list[int]) -> list[list[int]]:
     return runs
 
 
-def _numbers(receipts: list[Receipts]) -> set[int]:
+def _numbers(receipts: list[ReceiptRun]) -> set[int]:
     return {n for _, low, high in receipts for n in range(low, high + 1)}

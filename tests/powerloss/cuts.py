@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 from tests.powerloss.damage import choose
 from tests.powerloss.log import Kind, Record, parse_mark
 

@@ -18,10 +18,10 @@ import trio
 from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.dispatcher import open_dispatcher
-from pushlane_dispatcher.open_queue import OpenQueue
+from pushlane_dispatcher.queues.open_queue import OpenQueue
+from pushlane_history import event as history
+from pushlane_history.checker import Checker
 from pushlane_storage.damage import Damage
-from pushlane_storage.history import event as history
-from pushlane_storage.history.checker import Checker
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.sqlite.limits import Limits
@@ -130,13 +130,13 @@ class Judge:
             )  # fmt: skip
             try:
                 witness = Witness(store, "judge", self._checker.feed, clock.wall, self._known)
-                rows = self._expected(await witness.list_queues(TENANT, "", 1_000))
+                rows = self._expected(await witness.catalog.list(TENANT, "", 1_000))
                 await self._serve(witness, clock, rows)
                 for row in rows:
                     await self._dump(witness, clock, row)
             finally:
                 await store.close()
-            backups = BackupJudge(self._past, self._notes, clock, self._rng, self._fault)
+            backups = BackupJudge(self._past, self._notes, clock, self._fault)
             for name, made in self._backups.items():
                 await backups.judge(folder, name, made)
         if scope.cancelled_caught and not self.faults:
@@ -206,7 +206,7 @@ class Judge:
     async def _dump(self, witness: Witness, clock: Clock, row: QueueRow) -> None:
         left: dict[str, str] = {}
         epoch = witness.epoch + 1
-        async for key, found in buckets_of(witness.store, row, epoch, clock, self._rng):
+        async for key, found in buckets_of(witness.store, row, epoch, clock):
             left |= await left_in(witness, key, found)
         dump = history.Stored(clock.wall(), row.name, list(left), list(left.values()))
         self._checker.feed(dump)

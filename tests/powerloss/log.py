@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pushlane_storage.history.event import AnyEvent, Event
+from pushlane_history.event import AnyEvent, Event
 
 HEADER = struct.Struct("=IIQQq")
 

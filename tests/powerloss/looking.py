@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from random import Random
 
-from pushlane.wire.limits import DEFAULTS
 from pushlane_dispatcher.clock import Clock
-from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.ident import make_id
-from pushlane_dispatcher.core.recovered import RecoveredBucket
-from pushlane_dispatcher.core.recovery import recover
-from pushlane_dispatcher.recover import read_rows
+from pushlane_dispatcher.core.opening import read_rows
+from pushlane_dispatcher.core.recovered import RecoveredBucket, recover
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.tools import Tools
+from pushlane_dispatcher.shard.opening import carry_out, reading
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import Store
+from pushlane_storage.interface import Backend
 from pushlane_storage.queue import QueueRow
+
+READS = Settings().recovery_reads
 
 
 async def buckets_of(
-    store: Store, row: QueueRow, epoch: int, clock: Clock, rng: Random
+    store: Backend, row: QueueRow, epoch: int, clock: Clock
 ) -> AsyncIterator[tuple[ShardKey, RecoveredBucket]]:
     """What the owner with this epoch would begin with."""
-    tools = Tools(store, None, clock, Settings(), Bounds(), DEFAULTS, rng.random, str)
     for number in range(row.config.shards):
         key = ShardKey(row.id, number)
-        _, recovered = recover(await read_rows(tools, key), epoch)
+        rows = await carry_out(read_rows(), reading(store, clock, key), READS)
+        _, recovered = recover(rows, epoch)
         for found in recovered.buckets:
             yield key, found
 
 
-async def left_in(store: Store, key: ShardKey, found: RecoveredBucket) -> dict[str, str]:
+async def left_in(store: Backend, key: ShardKey, found: RecoveredBucket) -> dict[str, str]:
     """The messages of a bucket that have not ended: their ids, and their bodies."""
     first, lane = found.row.first, found.row.key.lane
     seqs = [

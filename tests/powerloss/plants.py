@@ -12,15 +12,19 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import trio
 
-from pushlane_storage.interface import Store
-from pushlane_storage.sqlite import backup, folder
+from pushlane_storage import files
+from pushlane_storage.interface import Backend, Outcome
+from pushlane_storage.outcome import outcome_of
+from pushlane_storage.sqlite import backup
 from pushlane_storage.sqlite.manifest import BACKUP, Manifest, write_manifest
 from tests.powerloss.disk import Lies
+from tests.powerloss.seams import InTurn
 
 LIES: dict[str, Lies] = {
     "wal-unsynced": lambda path: path.endswith("-wal"),
@@ -49,20 +53,20 @@ def lies_of(plant: str) -> Lies:
 
 
 @asynccontextmanager
-async def planted(plant: str) -> AsyncIterator[Callable[[Store], Store]]:
+async def planted(plant: str) -> AsyncIterator[Callable[[Backend], Backend]]:
     """Plant a bug in this process; what is yielded changes the store that is opened inside."""
     if plant.startswith("synchronous-"):
         _weaken(plant.removeprefix("synchronous-").upper())
     elif plant == "no-folder-sync":
-        setattr(folder, "sync_folder", _no_sync)  # noqa: B010  (a module's function, on purpose)
+        setattr(files, "sync_folder", _no_sync)  # noqa: B010  (a module's function, on purpose)
     elif plant == "manifest-first":
         setattr(backup, "sync_file", _no_sync)  # noqa: B010
         setattr(backup, "write_manifest", _manifest_first)  # noqa: B010
     async with trio.open_nursery() as nursery:
 
-        def change(store: Store) -> Store:
-            early = {"early-published": "append", "early-settled": "settle"}.get(plant)
-            return store if early is None else cast(Store, Early(store, nursery, early))
+        def change(store: Backend) -> Backend:
+            early = {"early-published": "append_soon", "early-settled": "settle_soon"}.get(plant)
+            return store if early is None else cast(Backend, Early(store, nursery, early))
 
         yield change
 
@@ -102,30 +106,52 @@ class Early:
     Everything else waits until it is, so that nobody but a power cut can tell.
     """
 
-    def __init__(self, store: Store, nursery: trio.Nursery, early: str) -> None:
+    def __init__(self, store: Backend, nursery: trio.Nursery, early: str) -> None:
         self._store = store
         self._nursery = nursery
         self._early = early
         self._under_way = 0
         self._done = trio.Event()
+        self.ownership = InTurn(store.ownership, self.in_turn)
+        self.catalog = InTurn(store.catalog, self.in_turn)
+        self.usage = InTurn(store.usage, self.in_turn)
+        self.stats = store.stats
 
-    def __getattr__(self, name: str) -> Any:
-        call = getattr(self._store, name)
+    def append_soon(self, *args: Any) -> None:
+        self._write("append_soon", *args)
 
-        async def early(*args: Any) -> None:
+    def settle_soon(self, *args: Any) -> None:
+        self._write("settle_soon", *args)
+
+    def _write(self, name: str, *args: Any) -> None:
+        *content, outcome = args
+        write = partial(getattr(self._store, name), *content)
+        if name == self._early:
             self._under_way += 1
-            self._nursery.start_soon(self._later, call, args)
+            trio.lowlevel.current_trio_token().run_sync_soon(outcome, None)
+            self._nursery.start_soon(self._later, write)
+        else:
+            self._nursery.start_soon(self._write_in_turn, write, outcome)
 
-        async def wait(*args: Any) -> Any:
-            while self._under_way:
-                await self._done.wait()
-            return await call(*args)
+    async def _write_in_turn(self, write: Callable[[Outcome], None], outcome: Outcome) -> None:
+        while self._under_way:
+            await self._done.wait()
+        write(outcome)
 
-        return early if name == self._early else wait
-
-    async def _later(self, call: Any, args: tuple[Any, ...]) -> None:
+    async def _later(self, write: Callable[[Outcome], None]) -> None:
         await trio.to_thread.run_sync(time.sleep, DELAY_S)
-        await call(*args)
+        await outcome_of(write)
         self._under_way -= 1
         self._done.set()
         self._done = trio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return self.in_turn(getattr(self._store, name))
+
+    def in_turn(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        async def later(*args: Any, **options: Any) -> Any:
+            while self._under_way:
+                await self._done.wait()
+            return await call(*args, **options)
+
+        return later

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pushlane_storage.history import event as history
-from pushlane_storage.history.checker import check
+from pushlane_history import event as history
+from pushlane_history.checker import check
 from tests.powerloss import plants
 from tests.powerloss.campaign import examine, jobs_of, workspace
 from tests.powerloss.cuts import plan

@@ -66,7 +66,7 @@ mmap.mmap(fd, 4096)[:5] = b"hello"
 
 MARKS = """
 import os, sys
-from pushlane_storage.history.event import Crash
+from pushlane_history.event import Crash
 from tests.powerloss.log import Created, Marker
 mark = Marker()
 fd = os.open(sys.argv[1] + "/file", os.O_RDWR | os.O_CREAT)

@@ -12,20 +12,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from pushlane_dispatcher.core.ident import make_id, parse_id
-from pushlane_dispatcher.core.recovered import Recovered
-from pushlane_dispatcher.core.recovery import existing_marks, recover
+from pushlane_dispatcher.core.recovered import existing_marks, recover
+from pushlane_history import event as history
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
-from pushlane_storage.existing import ShardRows
-from pushlane_storage.history import event as history
-from pushlane_storage.interface import Due, Store
+from pushlane_storage.interface import Backend, Due, Outcome
 from pushlane_storage.message import TRANSFER, Message
 from pushlane_storage.note import DueShard, Note
-from pushlane_storage.queue import QueueConfig, QueueRow
-from pushlane_storage.seal import Seal
+from pushlane_storage.queue import QueueRow
+from pushlane_storage.seal import Seal, ShardRows
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
-from pushlane_storage.usage import Usage, UsageKey
+from tests.powerloss.seams import WitnessedCatalog, WitnessedOwnership
 
 Record = Callable[[history.Event], None]
 
@@ -45,10 +45,10 @@ def identity(event: history.Event) -> object:
             return None
 
 
-class Witness(Store):
+class Witness:
     def __init__(
         self,
-        store: Store,
+        store: Backend,
         node: str,
         record: Record,
         wall: Callable[[], int],
@@ -56,6 +56,9 @@ class Witness(Store):
     ) -> None:
         """`known`: the identities of what the history has before this process."""
         self.store = store
+        self.ownership = WitnessedOwnership(store.ownership, self)
+        self.catalog = WitnessedCatalog(store.catalog, self)
+        self.usage = store.usage
         self.node = node
         self.epoch = 0
         self.names: dict[str, str] = {}
@@ -81,27 +84,40 @@ class Witness(Store):
 
     # Owners
 
-    async def claim(self, slot: int, owner: str) -> int:
-        epoch = await self.store.claim(slot, owner)
+    def claimed(self, slot: int, epoch: int) -> None:
         if epoch != self.epoch:
             self.epoch = epoch
             self._record(history.Open(self._wall(), self.node, epoch))
-        return epoch
 
-    async def next_epoch(self, shard: ShardKey) -> int:
-        epoch = await self.store.next_epoch(shard)
+    def reopened(self, shard: ShardKey, epoch: int) -> None:
         self._record(history.Open(self._wall(), self.node, epoch))
-        return epoch
+
+    def released(self, slot: int) -> None:
+        """It is anybody's."""
+
+    # Queues
+
+    def met(self, row: QueueRow) -> QueueRow:
+        """A row was made or read."""
+        self.names[row.id] = row.name
+        return row
+
+    def asked(self, name: str) -> Callable[[], None]:
+        """What to do when there is no such queue."""
+        return lambda: None
+
+    def removed(self, row: QueueRow) -> None:
+        """Nobody will meet it again."""
+
+    # Shards
 
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         await self.store.write_seal(shard, seal)
-        rows = self._rows.pop(shard)
-        _, recovered = recover(rows, seal.owner)
-        await self._found(shard, rows, dict(seal.flushes), recovered)
+        await self._found(shard, self._rows.pop(shard), seal)
 
-    async def _found(
-        self, shard: ShardKey, rows: ShardRows, flushes: dict[int, int], recovered: Recovered
-    ) -> None:
+    async def _found(self, shard: ShardKey, rows: ShardRows, seal: Seal) -> None:
+        _, recovered = recover(rows, seal.owner)
+        flushes = dict(seal.flushes)
         for found in recovered.buckets:
             arrived = [
                 seq
@@ -135,9 +151,15 @@ class Witness(Store):
 
     # Writing
 
-    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
-        await self.store.append(shard, segment, opens)
-        self._appended(shard, segment)
+    def append_soon(
+        self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
+    ) -> None:
+        def told(error: Exception | None) -> None:
+            if error is None:
+                self._appended(shard, segment)
+            outcome(error)
+
+        self.store.append_soon(shard, segment, opens, told)
 
     def _appended(self, shard: ShardKey, segment: Segment) -> None:
         lane = segment.bucket.lane
@@ -145,9 +167,13 @@ class Witness(Store):
         for seq, message in enumerate(segment.messages, segment.first):
             self._tell(self._moved(shard, lane, seq, message))
 
-    async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
-        await self.store.settle(shard, rows)
-        self._settled(shard, rows)
+    def settle_soon(self, shard: ShardKey, rows: Sequence[Settlement], outcome: Outcome) -> None:
+        def told(error: Exception | None) -> None:
+            if error is None:
+                self._settled(shard, rows)
+            outcome(error)
+
+        self.store.settle_soon(shard, rows, told)
 
     def _settled(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
         # A purge ends what the rest of its flush did not: it comes last.
@@ -222,29 +248,6 @@ class Witness(Store):
 
     # The rest
 
-    async def create_queue(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
-        return self._name(await self.store.create_queue(tenant, name, config))
-
-    async def read_queue(self, tenant: str, name: str) -> QueueRow | None:
-        row = await self.store.read_queue(tenant, name)
-        return None if row is None else self._name(row)
-
-    async def list_queues(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
-        return [self._name(row) for row in await self.store.list_queues(tenant, after, limit)]
-
-    def _name(self, row: QueueRow) -> QueueRow:
-        self.names[row.id] = row.name
-        return row
-
-    async def update_queue(self, row: QueueRow, config: QueueConfig) -> QueueRow:
-        return await self.store.update_queue(row, config)
-
-    async def mark_deleting(self, row: QueueRow) -> QueueRow:
-        return await self.store.mark_deleting(row)
-
-    async def remove_queue(self, row: QueueRow) -> None:
-        await self.store.remove_queue(row)
-
     async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         await self.store.mark_bucket(shard, bucket)
 
@@ -276,22 +279,11 @@ class Witness(Store):
     async def due(self, shard: ShardKey, start: int, end: int, limit: int) -> list[Due]:
         return await self.store.due(shard, start, end, limit)
 
-    async def put_usage(self, usage: Sequence[Usage]) -> None:
-        await self.store.put_usage(usage)
-
     async def time(self) -> int | None:
         return await self.store.time()
 
-    async def find_usage(self, key: UsageKey) -> Usage | None:
-        return await self.store.find_usage(key)
-
-    async def usage(
-        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
-    ) -> list[Usage]:
-        return await self.store.usage(tenant, first_minute, last_minute, queue)
-
-    async def close(self) -> None:
-        await self.store.close()
+    def stats(self) -> msgspec.Struct:
+        return self.store.stats()
 
 
 def span(low: int, high: int) -> range:

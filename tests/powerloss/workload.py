@@ -28,9 +28,9 @@ from trio.testing import MockClock
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
-from pushlane_dispatcher.open_queue import OpenQueue
-from pushlane_storage.history import event as history
-from pushlane_storage.interface import Store
+from pushlane_dispatcher.queues.open_queue import OpenQueue
+from pushlane_history import event as history
+from pushlane_storage.interface import Backend
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.limits import Limits
@@ -260,7 +260,7 @@ async def live(folder: Path, seed: int, life: int, plant: str, log: Path) -> Non
                     mark(queue_set(clock.wall(), name, config))
                 mark(history.Allow(clock.wall(), "work.dead", "redriven"))
             else:
-                await witness.list_queues(TENANT, "", 1_000)
+                await witness.catalog.list(TENANT, "", 1_000)
             run = Run(life, rng, book, dispatcher)
             await run.open(mark)
             async with trio.open_nursery() as nursery:
@@ -283,7 +283,9 @@ async def rounds(run: Run, mark: Callable[[Mark], None]) -> None:
         clock.jump(run.rng.choice((0.001, 0.02, 0.1, 0.4)))
 
 
-async def backed_up(store: Store, target: Path, rng: Random, mark: Callable[[Mark], None]) -> None:
+async def backed_up(
+    store: Backend, target: Path, rng: Random, mark: Callable[[Mark], None]
+) -> None:
     """A backup in the middle of it all. Where it begins is up to the disk."""
     await real_sleep(rng.choice((0.005, 0.02, 0.04)))
     mark(BackupBegun(target.name))
@@ -336,7 +338,7 @@ def unanswered(past: list[history.Event], now: int) -> list[history.Event]:
 @asynccontextmanager
 async def open_store(
     folder: Path, rng: Random, plant: str, migrations: Sequence[Step]
-) -> AsyncIterator[Store]:
+) -> AsyncIterator[Backend]:
     async with plants.planted(plant) as change:
         store = await SqliteStore.open(folder, LIMITS, randbytes=rng.randbytes, steps=migrations)
         yield change(store)

@@ -15,11 +15,13 @@ import pytest
 
 from tests.repo import ROOT
 
-SOURCES = ["gateway", "dispatcher", "storage", "leases", "spark", "sdk_py/src"]
+SOURCES = ["gateway", "dispatcher", "storage", "leases", "history", "spark", "sdk_py/src"]
 
-LAYERS = "Imports go down: gateway, dispatcher, storage and leases, pushlane"
-GATEWAY = "The gateway reaches storage and leases through the dispatcher only"
-SPARK = "The Spark jobs know storage and pushlane only"
+LAYERS = "Imports go down: gateway, dispatcher, storage, leases and history, pushlane"
+GATEWAY = "The gateway reaches storage, leases and history through the dispatcher only"
+PORT = "The gateway knows the dispatcher's port and node only"
+SPARK = "The Spark jobs know storage, history and pushlane only"
+HISTORY = "The history checker judges the product and knows nothing of it"
 WIRE = "The server knows pushlane.wire only, not the rest of the SDK"
 WIRE_ALONE = "pushlane.wire knows nothing of the rest of the SDK"
 CORE = "The dispatcher's core does no I/O, reads no clock and draws no random number"
@@ -32,9 +34,15 @@ PLANTS = [
     ("storage/pushlane_storage", "pushlane_leases", {LAYERS}),
     ("leases/pushlane_leases", "pushlane_storage", {LAYERS}),
     ("leases/pushlane_leases", "pushlane_spark", {LAYERS, WIRE}),  # jobs use the SDK
+    ("storage/pushlane_storage", "pushlane_history", {LAYERS}),
+    ("history/pushlane_history", "pushlane_storage", {LAYERS, HISTORY}),
+    ("history/pushlane_history", "pushlane.wire", {HISTORY}),
     ("sdk_py/src/pushlane", "pushlane_storage", {LAYERS}),
     ("gateway/pushlane_gateway", "pushlane_storage", {GATEWAY}),
     ("gateway/pushlane_gateway", "pushlane_leases", {GATEWAY}),
+    ("gateway/pushlane_gateway", "pushlane_history", {GATEWAY}),
+    ("gateway/pushlane_gateway", "pushlane_dispatcher.callers.feed", {PORT}),
+    ("gateway/pushlane_gateway", "pushlane_dispatcher.core.subscription", {PORT}),
     ("spark/pushlane_spark", "pushlane_dispatcher", {SPARK}),
     ("spark/pushlane_spark", "pushlane_leases", {SPARK}),
     ("storage/pushlane_storage", "pushlane.cli", {WIRE}),
@@ -47,9 +55,12 @@ PLANTS = [
     ("spark/pushlane_spark", "asyncio", {TRIO}),
     # and what must stay allowed
     ("gateway/pushlane_gateway", "pushlane_dispatcher", set()),
+    ("gateway/pushlane_gateway", "pushlane_dispatcher.port", set()),
     (DISPATCHER, "pushlane_leases", set()),
     ("leases/pushlane_leases", "pushlane.wire", set()),
+    (DISPATCHER, "pushlane_history", set()),
     ("spark/pushlane_spark", "pushlane_storage", set()),
+    ("spark/pushlane_spark", "pushlane_history", set()),
     ("spark/pushlane_spark", "pushlane", set()),
     ("sdk_py/src/pushlane", "asyncio", set()),
 ]

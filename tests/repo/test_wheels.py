@@ -24,6 +24,7 @@ PACKAGES = {
     "pushlane_server": {
         "pushlane_dispatcher",
         "pushlane_gateway",
+        "pushlane_history",
         "pushlane_leases",
         "pushlane_spark",
         "pushlane_storage",
@@ -32,7 +33,7 @@ PACKAGES = {
 EVERYTHING = sorted(PACKAGES["pushlane"] | PACKAGES["pushlane_server"])
 COMMANDS = "pushlane.commands"
 SPARK = "pushlane_spark"
-CLUSTER = ("pushlane_leases.redis", "pushlane_storage.cassandra.wary")
+CLUSTER = ("pushlane_leases.redis", "pushlane_storage.cassandra.suspects")
 """What imports Redis' client and Cassandra's driver."""
 
 

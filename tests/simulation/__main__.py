@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterable
 from itertools import count
 
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 from tests.simulation.run import Outcome, simulate
 from tests.simulation.tables import ALL, KINDS, StoreKind
 
@@ -43,7 +43,7 @@ FAULTS = (
     "consumer.failing", "consumer.failing_for_a_while", "consumer.stuck", "consumer.cancelled",
     "receipt.stale_or_foreign", "producer.old_numbers", "producer.asks_again",
     "crash.delete.marked",
-    "crash.delete.after", "crash.starved.before", "crash.writenote.before",
+    "crash.delete.after", "crash.hungry.before", "crash.writenote.before",
     "crash.writenote.after", "queue.deleted", "queue.made_again", "limit.reject",
     "limit.drop_oldest", "limit.dead_letter", "key.beyond_window", "redrive.queue_full",
     "redrive.too_large", "redrive.vanished", "redrive.not_found", "transfer.queue_full",

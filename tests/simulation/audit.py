@@ -25,7 +25,7 @@ def audit(shard: Shard) -> None:
     held = [entry for sub in shard.consumers.subscriptions.values() for entry in sub.held.values()]
     flying = [entry for entry in entries if entry.state in IN_FLIGHT]
     assert set(map(id, held)) == set(map(id, flying)), "held by nobody, or by two"
-    hungry = shard.consumers._fair.hungry
+    hungry = shard.consumers._fair.takers
     for sub in shard.consumers.subscriptions.values():
         for n, entry in sub.held.items():
             assert entry.holder is sub

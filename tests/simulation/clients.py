@@ -9,8 +9,8 @@ import msgspec
 
 from pushlane.wire.limits import DEFAULT_LANE
 from pushlane_dispatcher.core.effects import PublishTicket
-from pushlane_dispatcher.route import shard_of
-from pushlane_storage.history import event as history
+from pushlane_dispatcher.queues.route import shard_of
+from pushlane_history import event as history
 from pushlane_storage.message import Message
 
 if TYPE_CHECKING:

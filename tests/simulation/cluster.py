@@ -9,15 +9,14 @@ import msgspec
 
 from pushlane_dispatcher.core.effects import Append, Settle
 from pushlane_dispatcher.core.ident import make_id, parse_id
-from pushlane_dispatcher.core.recovered import Recovered
-from pushlane_dispatcher.core.recovery import existing_marks
+from pushlane_dispatcher.core.recovered import existing_marks, recover
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_history import event as history
 from pushlane_leases.memory import LeaseTable
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.existing import ShardRows
-from pushlane_storage.history import event as history
 from pushlane_storage.message import TRANSFER
 from pushlane_storage.queue import QueueRow
+from pushlane_storage.seal import Seal, ShardRows
 from pushlane_storage.settlement import Settlement
 from tests.simulation.audit import audit_window
 from tests.simulation.node import Crashed, Node, Runner
@@ -272,11 +271,10 @@ class Cluster(Population):
                 history.Moved(self.world.now, queue, old, to, new_id=new, uid=uid, seq=seq)
             )
 
-    def record_found(
-        self, queue: str, key: ShardKey, rows: ShardRows, flushes: dict[int, int],
-        recovered: Recovered,
-    ) -> None:  # fmt: skip
+    def record_found(self, queue: str, key: ShardKey, rows: ShardRows, seal: Seal) -> None:
         """What a new owner found that its predecessor did not live to tell."""
+        _, recovered = recover(rows, seal.owner)
+        flushes = dict(seal.flushes)
         for found in recovered.buckets:
             for mark in existing_marks(found.row, rows.heads.get(found.row.key, ())):
                 if mark.producer is not None and mark.producer.startswith(TRANSFER):

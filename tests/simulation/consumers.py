@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.core.act import ACK, START, Act
-from pushlane_dispatcher.core.effects import Deliver, Receipts, SettleTicket
+from pushlane_dispatcher.core.effects import Deliver, SettleTicket
 from pushlane_dispatcher.core.life import State
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 from tests.simulation.clients import RESUME_MS, Client, Connection
 from tests.simulation.fan import Fan, Part
 
@@ -219,7 +220,7 @@ class Consumer(Client):
     def _pace(self) -> int:
         return self.rng.randrange(1, 120 if self.world.calm else self.pace_ms)
 
-    def told_lost(self, receipts: list[Receipts]) -> None:
+    def told_lost(self, receipts: list[ReceiptRun]) -> None:
         for prefix, low, high in receipts:
             for n in range(low, high + 1):
                 if self.held.pop((prefix, n), None) is not None:
@@ -444,5 +445,5 @@ class Consumer(Client):
             self.conn.send(self._leave, self.conn, fan, True)
 
 
-def _numbers(receipts: list[Receipts]) -> set[int]:
+def _numbers(receipts: list[ReceiptRun]) -> set[int]:
     return {n for _, low, high in receipts for n in range(low, high + 1)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pushlane_dispatcher.core.effects import Receipts
+from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.core.shared_credit import SharedCredit
 from pushlane_dispatcher.core.subscription import Subscription
 
@@ -103,16 +103,16 @@ class Fan:
                     known.explicit, known.shared = self.consumer.explicit, self._shared
         return self.resumable
 
-    def resume(self, held: list[Receipts]) -> list[Receipts]:
+    def resume(self, held: list[ReceiptRun]) -> list[ReceiptRun]:
         """Answers what the client lists but no longer holds."""
-        lost: list[Receipts] = []
+        lost: list[ReceiptRun] = []
         self._shares.resumed()
         for index, part in enumerate(self.parts):
             mine = [receipt for receipt in held if receipt[0] == part.sub.prefix]
             if part.known:
                 part.sub.token = part.runner.sink(part)
-                lost += part.runner.shard.resume(part.sub, mine, self.node.now)
-                part.generation = part.sub.generation
+                part.generation, gone = part.runner.shard.resume(part.sub, mine, self.node.now)
+                lost += gone
             else:
                 lost += mine
                 self.parts[index] = self._attach(index, part.runner, 0)
@@ -179,7 +179,7 @@ class Fan:
         if self._shared:
             self.rebalance()
 
-    def starved(self, part: Part, starving: bool) -> None:
-        self._shares.starved(part.number, starving)
+    def hungry(self, part: Part, hungry: bool) -> None:
+        self._shares.hungry(part.number, hungry)
         self.rebalance()
         self._say(part, part.sub.credit)

@@ -5,13 +5,15 @@ They live here and nowhere in the product: a mutant patches a method for the tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import msgspec
+
 from pushlane_dispatcher.clock import Clock
-from pushlane_dispatcher.core import consumers, recovery, restore
+from pushlane_dispatcher.core import consumers, opening, recovered
 from pushlane_dispatcher.core.bodies import Bodies
 from pushlane_dispatcher.core.consumers import Consumers
 from pushlane_dispatcher.core.dedup import Dedup
@@ -19,6 +21,7 @@ from pushlane_dispatcher.core.delays import Delays
 from pushlane_dispatcher.core.departures import Departures
 from pushlane_dispatcher.core.effects import Append, Deliver, Drop, Settle
 from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.hunger import Hunger
 from pushlane_dispatcher.core.journal import Journal
 from pushlane_dispatcher.core.keys import Key, Keys
 from pushlane_dispatcher.core.life import Event, State
@@ -26,15 +29,16 @@ from pushlane_dispatcher.core.log import Log
 from pushlane_dispatcher.core.notes import Notes
 from pushlane_dispatcher.core.numbers import SOMEWHERE, Numbers, Place
 from pushlane_dispatcher.core.overflow import Overflow
+from pushlane_dispatcher.core.recovered import Recovered
 from pushlane_dispatcher.core.runs import make_runs
 from pushlane_dispatcher.core.seeking import Seeking
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.shared_credit import SharedCredit
-from pushlane_dispatcher.core.starving import Starving
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
-from pushlane_storage import existing
+from pushlane_leases.interface import LeaseRun
+from pushlane_storage import seal
 from pushlane_storage.bucket import Bucket
 from pushlane_storage.seal import Seals
 from pushlane_storage.settlement import BucketState, Checkpoint
@@ -73,6 +77,8 @@ class Planter:
 
 
 plant = Planter("memory")
+
+PLACES = opening._places
 
 
 @contextmanager
@@ -138,10 +144,10 @@ def dedup_forgotten_at_restart() -> list[tuple[Any, str, Any]]:
 @plant("dedup", "unacked_unknown", "phantom")
 def old_numbers_are_new_after_a_restart() -> list[tuple[Any, str, Any]]:
     """Of a producer only the remembered numbers are known, not that lower ones were used."""
-    original = restore.restore
+    original = recovered.restore
 
-    def forgetful(shard: Shard, recovered: Any, now: int) -> None:
-        original(shard, recovered, now)
+    def forgetful(shard: Shard, found: Any, now: int) -> None:
+        original(shard, found, now)
         for numbers in shard.dedup.producers._own.values():
             numbers.floor = 0
 
@@ -199,7 +205,7 @@ def regrant_before_the_void_is_durable() -> list[tuple[Any, str, Any]]:
     def hasty(self: Verdicts, entry: Entry, delay_ms: int, now: int, wall: int) -> None:
         retry(self, entry, delay_ms, now, wall)
         if entry.state is State.VOIDING:
-            self._log._next.voided.remove(entry)
+            self._log.next.voided.remove(entry)
             self.voided(entry, now, wall)
 
     return [(Verdicts, "_retry", hasty)]
@@ -260,34 +266,31 @@ def run_settles_anothers_grant() -> list[tuple[Any, str, Any]]:
 
 @plant("stale_settle", "two_leases", "audit", "exception")
 def receipts_reused_after_a_takeover() -> list[tuple[Any, str, Any]]:
-    return [(restore, "RECEIPT_EPOCH_BITS", 0)]
+    return [(recovered, "RECEIPT_EPOCH_BITS", 0)]
+
+
+def anybodys_places(runs: Iterable[LeaseRun], found: Recovered) -> Iterator[Any]:
+    """Of the leases that any owner vouched for."""
+    vouched = [msgspec.structs.replace(run, owner=found.predecessor) for run in runs]
+    yield from PLACES(vouched, found)
 
 
 @plant("two_leases", "stale_settle", "lost", "attempts", seed=23)
 def any_cached_lease_is_honoured() -> list[tuple[Any, str, Any]]:
-    original = restore.restore
-
-    def gullible(shard: Shard, recovered: Any, now: int) -> None:
-        for lease in recovered.leases:
-            lease.owner = recovered.predecessor
-        original(shard, recovered, now)
-
-    from pushlane_dispatcher.core import shard as shard_module
-
-    return [(shard_module, "restore", gullible)]
+    return [(opening, "_places", anybodys_places)]
 
 
 @plant("two_leases", "stale_settle", "attempts", seed=41)
 def cache_overrules_a_void() -> list[tuple[Any, str, Any]]:
-    original = restore._restore_lease
+    original = recovered._restore_lease
 
     def gullible(shard: Shard, lease: Any, now: int, wall: int) -> None:
-        bucket = shard.window.lane(lease.lane).bucket_of(lease.seq)
+        bucket = shard.window.lane(lease.run.lane).bucket_of(lease.seq)
         if bucket is not None:
             bucket.state.voids.pop(lease.seq, None)
         original(shard, lease, now, wall)
 
-    return [(restore, "_restore_lease", gullible)]
+    return [(recovered, "_restore_lease", gullible)]
 
 
 @plant("fence", "two_leases")
@@ -320,7 +323,7 @@ def permit_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
 
     def forgetful(self: Consumers, subscription: Subscription, held: Any, now: int) -> Any:
         lost = resume(self, subscription, held, now)
-        self._fair.hungry.discard(subscription)
+        self._fair.takers.discard(subscription)
         subscription.stamp += 1
         return lost
 
@@ -357,7 +360,7 @@ def the_first_passed_message_is_forgotten() -> list[tuple[Any, str, Any]]:
     def last(self: Keys, key: str, entry: Entry) -> State | None:
         state = claim(self, key, entry)
         if state is None:
-            self._keys[key].again = entry.seq
+            self.known[key].again = entry.seq
         return state
 
     return [(Keys, "claim", last)]
@@ -463,7 +466,7 @@ def order_taken_from_the_clock() -> list[tuple[Any, str, Any]]:
     def by_time(self: Keys, key: str, entry: Entry) -> State | None:
         state = claim(self, key, entry)
         if state is State.BLOCKED:
-            blocked = self._keys[key].blocked
+            blocked = self.known[key].blocked
             ordered = sorted(blocked, key=lambda e: e.message.published_at if e.message else 0)
             blocked.clear()
             blocked.extend(ordered)
@@ -517,29 +520,29 @@ def permits_back_from_backoff_are_not_said() -> list[tuple[Any, str, Any]]:
 
     return [
         (SharedCredit, "deal", stingy),
-        (Starving, "pardoned", lambda self, subscription: None),
+        (Hunger, "pardoned", lambda self, subscription: None),
     ]
 
 
 @plant("stalled", "drain", seed=681, among=lambda world: world.shards > 1)
 def a_permit_that_nobody_needs_stays_where_it_is() -> list[tuple[Any, str, Any]]:
-    speak = Starving.speak
+    speak = Hunger.speak
 
-    def greedy(self: Starving, ready: int) -> None:
-        self._fed.clear()
+    def greedy(self: Hunger, ready: int) -> None:
+        self.fed.clear()
         speak(self, ready)
 
-    return [(Starving, "speak", greedy)]
+    return [(Hunger, "speak", greedy)]
 
 
 @plant("stalled", "drain", seed=57)
 def who_was_away_is_not_told_again_that_it_starves() -> list[tuple[Any, str, Any]]:
     """Its shards begin anew when it resumes, but this one thinks that it has spoken."""
 
-    def remember(self: Starving, subscription: Subscription) -> None:
-        self._waiting.pop(subscription, None)
+    def remember(self: Hunger, subscription: Subscription) -> None:
+        self.waiting.pop(subscription, None)
 
-    return [(Starving, "forget", remember)]
+    return [(Hunger, "forget", remember)]
 
 
 @plant("stalled", "drain")
@@ -588,7 +591,7 @@ def those_behind_a_refused_transfer_pass_it() -> list[tuple[Any, str, Any]]:
 
 @plant("transfer")
 def a_new_owner_numbers_transfers_anew() -> list[tuple[Any, str, Any]]:
-    original = restore._restore_leaving
+    original = recovered._restore_leaving
 
     def anew(shard: Shard, found: Any, now: int) -> list[Entry]:
         entries = original(shard, found, now)
@@ -597,7 +600,7 @@ def a_new_owner_numbers_transfers_anew() -> list[tuple[Any, str, Any]]:
             shard.departures._next += 1
         return entries
 
-    return [(restore, "_restore_leaving", anew)]
+    return [(recovered, "_restore_leaving", anew)]
 
 
 @plant("attempts", "dead_cause")
@@ -631,7 +634,7 @@ def purge_takes_what_is_in_flight() -> list[tuple[Any, str, Any]]:
     flush = Log.flush
 
     def greedy(self: Log, now: int, company: bool) -> None:
-        for purge in self._next.purges:
+        for purge in self.next.purges:
             purge.spared.clear()
         flush(self, now, company)
 
@@ -651,12 +654,12 @@ def seals_are_ignored() -> list[tuple[Any, str, Any]]:
 @plant("confirmed_settle_lost", "lost", "ended_twice", "key_order", "two_leases", "audit",
        "grant_after_ack", "transfer", "exception", "grant_after_end")  # fmt: skip
 def settlements_of_the_last_flush_are_lost() -> list[tuple[Any, str, Any]]:
-    original = existing.count_flushes
+    original = seal.count_flushes
 
     def short(*args: Any) -> dict[int, int]:
         return {owner: max(0, count - 1) for owner, count in original(*args).items()}
 
-    return [(recovery, "count_flushes", short)]
+    return [(recovered, "count_flushes", short)]
 
 
 @plant("confirmed_settle_lost", "grant_after_ack", "two_leases", "grant_after_end")

@@ -23,6 +23,7 @@ from pushlane_dispatcher.core.effects import (
     Effect,
     Fetch,
     Forget,
+    Hungry,
     Lost,
     Mark,
     Page,
@@ -32,24 +33,21 @@ from pushlane_dispatcher.core.effects import (
     Run,
     Schedule,
     Settle,
-    Starved,
     Transfer,
     WriteNote,
 )
 from pushlane_dispatcher.core.ident import make_id
+from pushlane_dispatcher.core.opening import ClaimLeases, WriteSeal, open_shard
 from pushlane_dispatcher.core.overflow import Use
-from pushlane_dispatcher.core.recovery import recover, remember
-from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.shard import Moment, Setup, Shard
 from pushlane_dispatcher.core.subscription import Subscription
-from pushlane_dispatcher.core.wanted_marks import wanted_marks
-from pushlane_dispatcher.recover import lease_of
-from pushlane_dispatcher.route import shard_of
-from pushlane_dispatcher.shares import Shares
-from pushlane_leases.interface import LeaseRun, ReceiptRun, StaleEpoch
-from pushlane_storage.bucket import CONTROL, ShardKey
-from pushlane_storage.existing import ShardRows, needs_heads, needs_settlements
-from pushlane_storage.history import event as history
+from pushlane_dispatcher.queues.route import shard_of
+from pushlane_dispatcher.queues.shares import Shares
+from pushlane_history import event as history
+from pushlane_leases.interface import LeaseRun, StaleEpoch
+from pushlane_storage.bucket import ShardKey
 from pushlane_storage.message import Message
+from tests.opened import carry_out, reading, rows_of
 from tests.simulation.fan import Part, label_of
 
 if TYPE_CHECKING:
@@ -79,7 +77,7 @@ WEIGHTS = {
     "settle.before": 2,
     "settle.after": 2,
     "forget.before": 3,
-    "starved.before": 6,
+    "hungry.before": 6,
     "writenote.before": 20,
     "writenote.after": 90,
 }
@@ -172,55 +170,25 @@ class Runner:
 
     def _open(self) -> Shard:
         node, cluster = self.node, self.cluster
-        config = cluster.configs[self.queue]
-        tables = cluster.tables
-        buckets = tables.buckets(self.key)
-        rows = ShardRows(
-            tables.seals(self.key),
-            buckets,
-            {
-                bucket.key: tables.heads(self.key, bucket.key)
-                for bucket in buckets
-                if needs_heads(bucket)
-            },
-            {
-                key: tables.settlements(self.key, key)
-                for key in [*(b.key for b in buckets if needs_settlements(b)), CONTROL]
-            },
-            tables.read_note(self.key),
-        )
-        seal, recovered = recover(rows, node.epoch)
-        node.maybe_crash("open.before_seal")
-        tables.write_seal(self.key, seal)
-        node.maybe_crash("open.after_seal")
-        for row in wanted_marks(
-            recovered, config.dedup_window_ms, node.clock.wall(),
-            cluster.bounds.producer_seqs, cluster.bounds.dedup_ids,
-        ):  # fmt: skip
-            remember(recovered, row, tables.heads(self.key, row.key))
-        cluster.record_found(self.label, self.key, rows, dict(seal.flushes), recovered)
-        for run in self._outstanding():
-            for index in range(run.count):
-                bucket = next(
-                    (
-                        b.row.key
-                        for b in recovered.buckets
-                        if b.row.key.lane == run.lane
-                        and b.row.first <= run.seq + index < b.row.first + b.row.count
-                    ),
-                    None,
-                )
-                if bucket is None:
-                    continue
-                seq = run.seq + index
-                message = tables.messages(self.key, bucket, [seq])[seq]
-                recovered.leases.append(lease_of(run, run.n + index, seq, message))
-        return Shard(
-            self.key, self.queue, config, cluster.dead_letters[self.queue], node.epoch,
-            recovered, node.now, node.offset, self.world.rng.random, cluster.bounds, cached=True,
+        setup = Setup(
+            self.key, self.queue, cluster.configs[self.queue], cluster.dead_letters[self.queue],
+            node.epoch, self.world.rng.random, cluster.bounds, cached=True,
         )  # fmt: skip
+        steps = reading(cluster.tables, self.key, lambda: node.moment)
+        rows = rows_of(steps)
 
-    def _outstanding(self) -> list[LeaseRun]:
+        def write_seal(step: WriteSeal) -> None:
+            node.maybe_crash("open.before_seal")
+            cluster.tables.write_seal(self.key, step.seal)
+            node.maybe_crash("open.after_seal")
+            cluster.record_found(self.label, self.key, rows, step.seal)
+
+        steps |= {WriteSeal: write_seal, ClaimLeases: self._claim_leases}
+        shard = carry_out(open_shard(setup), steps)
+        assert shard is not None
+        return shard
+
+    def _claim_leases(self, _: ClaimLeases) -> list[LeaseRun]:
         if self.node.cache_fails():
             return []
         return self.cluster.leases.claim(self._cache_key, self.node.epoch, self.node.clock.wall())
@@ -265,8 +233,8 @@ class Runner:
             self._deliver(effect)
         elif type(effect) is Lost:
             self._lost(effect)
-        elif type(effect) is Starved:
-            self._starved(effect)
+        elif type(effect) is Hungry:
+            self._hungry(effect)
         elif type(effect) is Published:
             self._published(effect.ticket)
         elif type(effect) is Done or type(effect) is Confirm:
@@ -275,7 +243,7 @@ class Runner:
             runs = self._lease_runs(effect.subscription, effect.runs)
             self._cache(lambda: self.cluster.leases.grant(self._cache_key, self.node.epoch, runs))
         elif type(effect) is Forget:
-            receipts = [ReceiptRun(*run) for run in effect.receipts]
+            receipts = list(effect.receipts)
             self._cache(
                 lambda: self.cluster.leases.release(self._cache_key, self.node.epoch, receipts)
             )
@@ -536,10 +504,10 @@ class Runner:
             self.cluster.answer(self.node, part.fan.consumer.told_lost, effect.receipts)
             part.fan.lost()
 
-    def _starved(self, effect: Starved) -> None:
+    def _hungry(self, effect: Hungry) -> None:
         part: Part | None = effect.subscription.token
         if part is not None:
-            part.fan.starved(part, effect.starving)
+            part.fan.hungry(part, effect.hungry)
 
 
 class Crashed(Exception):
@@ -602,6 +570,10 @@ class Node:
     @property
     def offset(self) -> int:
         return self.wall - self.now
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now, self.offset, self.clock.doubted)
 
     def world_delay(self, at: int) -> int:
         return max(1, int((at - self.now) / self.rate) + 1)

@@ -14,7 +14,7 @@ from pushlane_dispatcher.core.departures import REDRIVEN
 from pushlane_dispatcher.core.effects import SettleTicket, Transfer
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.shard import Shard
-from pushlane_storage.history import event as history
+from pushlane_history import event as history
 from pushlane_storage.queue import QueueConfig, QueueRow
 from tests.redriving import redrive_first
 from tests.simulation.audit import audit

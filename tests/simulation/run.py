@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from pushlane_storage.history import event as history
-from pushlane_storage.history.rule import Report
+from pushlane_history import event as history
+from pushlane_history.rule import Report
 from tests.simulation.cluster import Cluster
 from tests.simulation.replicated import run as replicated
 from tests.simulation.replicated.world import TrioWorld

@@ -12,12 +12,12 @@ import msgspec
 
 from pushlane_storage import packing
 from pushlane_storage.bucket import BucketKey, ShardKey
+from pushlane_storage.segment import StoredHead, StoredSegment
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.sqlite import reads, shard_rows
-from pushlane_storage.sqlite.garbage import Garbage
 from pushlane_storage.sqlite.places import Places
 from pushlane_storage.sqlite.shard_rows import ShardRows
-from pushlane_storage.stored_segment import StoredHead, StoredSegment
+from pushlane_storage.sqlite.space import Garbage
 from tests.simulation.mutants import Planter
 
 plant = Planter("sqlite")

@@ -26,21 +26,19 @@ from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.sqlite import queue_rows, reads
-from pushlane_storage.sqlite.call import Call
+from pushlane_storage.sqlite.calls import Call
 from pushlane_storage.sqlite.checkpointer import Checkpointer
-from pushlane_storage.sqlite.committer import Committer
+from pushlane_storage.sqlite.committer import Committer, Stats
 from pushlane_storage.sqlite.connection import PAGE_BYTES, connect
 from pushlane_storage.sqlite.errors import FULL
 from pushlane_storage.sqlite.folder import Folder
-from pushlane_storage.sqlite.gate import Gate
 from pushlane_storage.sqlite.limits import Limits
-from pushlane_storage.sqlite.reader import Reading
+from pushlane_storage.sqlite.reader import Gate, Reading
 from pushlane_storage.sqlite.schema import migrate
 from pushlane_storage.sqlite.segment_reads import SegmentReads
-from pushlane_storage.sqlite.stats import Stats
+from pushlane_storage.sqlite.space import Vacuum
 from pushlane_storage.sqlite.tables import Tables
-from pushlane_storage.sqlite.tidier import Tidier
-from pushlane_storage.sqlite.vacuum import Vacuum
+from pushlane_storage.sqlite.writer import Tidier
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from pushlane_storage.history.checker import Checker
-from pushlane_storage.history.event import Event, Fault
+from pushlane_history.checker import Checker
+from pushlane_history.event import Event, Fault
 from tests.simulation.profile import SMALL_STEPS, Profile
 from tests.simulation.tables import StoreKind
 

@@ -11,14 +11,14 @@ import trio
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from pushlane_spark import frames
-from pushlane_spark.columns import COLUMNS, LAST_MS, Part, time_of
+from pushlane_spark.columns import COLUMNS, LAST_MS, OPEN, Part, time_of
 from pushlane_spark.decoding import decode
 from pushlane_spark.look import Look
-from pushlane_spark.outcomes import OPEN
 from pushlane_spark.source import open_source
 from pushlane_spark.states import at_hand, read_states
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
 from pushlane_storage.message import Message
+from pushlane_storage.outcome import append, settle
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment
@@ -41,27 +41,27 @@ def segment(bucket: BucketKey, counter: int, *bodies: str) -> Segment:
 
 async def fill(folder: Path) -> None:
     store = await SqliteStore.open(folder)
-    queue = await store.create_queue("t", "q", QueueConfig())
+    queue = await store.catalog.create("t", "q", QueueConfig())
     shard = ShardKey(queue.id, 0)
-    assert await store.claim(slot_of(shard), "first") == 1
-    await store.append(shard, segment(OLD, 0, "0", "1", "2"), Bucket(OLD, FIRST))
-    await store.append(shard, segment(OLD, 3, "3", "4"), None)
-    await store.append(shard, segment(OLD, 5, "beyond the seal"), None)
-    await store.append(shard, segment(OLD, 7, "behind a gap"), None)
-    await store.settle(shard, [Settlement(OLD, 1, 0, [OLD], acked=[(FIRST, FIRST)])])
+    assert await store.ownership.claim(slot_of(shard), "first") == 1
+    await append(store, shard, segment(OLD, 0, "0", "1", "2"), Bucket(OLD, FIRST))
+    await append(store, shard, segment(OLD, 3, "3", "4"), None)
+    await append(store, shard, segment(OLD, 5, "beyond the seal"), None)
+    await append(store, shard, segment(OLD, 7, "behind a gap"), None)
+    await settle(store, shard, [Settlement(OLD, 1, 0, [OLD], acked=[(FIRST, FIRST)])])
     late = Settlement(OLD, 1, 1, [OLD], acked=[(FIRST + 1, FIRST + 1)])
-    await store.settle(shard, [late])
-    assert await store.claim(slot_of(shard), "second") == 2
+    await settle(store, shard, [late])
+    assert await store.ownership.claim(slot_of(shard), "second") == 2
     # The second flush came too late, and so did the last two segments.
     await store.write_seal(shard, Seal(2, [(LANE, 1, 5)], [(1, 1)]))
-    await store.append(shard, segment(NEW, 0, "damaged"), Bucket(NEW, DAMAGED))
-    await store.append(shard, segment(NEW, 1, "5"), None)
+    await append(store, shard, segment(NEW, 0, "damaged"), Bucket(NEW, DAMAGED))
+    await append(store, shard, segment(NEW, 1, "5"), None)
     full = Segment(URGENT, make_seq(2, 0), [FULL_MESSAGE, FULL_MESSAGE])
-    await store.append(shard, full, Bucket(URGENT, make_seq(2, 0)))
+    await append(store, shard, full, Bucket(URGENT, make_seq(2, 0)))
     gone = Settlement(OLD, 2, 0, [OLD], gone=[Gone("dead:expired", FIRST + 2, FIRST + 2)])
-    await store.settle(shard, [gone])
+    await settle(store, shard, [gone])
     purge = Purge(7, make_seq(2, 1), [make_seq(2, 1)])
-    await store.settle(shard, [Settlement(CONTROL, 2, 1, [CONTROL], purges=[purge])])
+    await settle(store, shard, [Settlement(CONTROL, 2, 1, [CONTROL], purges=[purge])])
     await store.close()
     with closing(sqlite3.connect(folder / "pushlane.db")) as connection, connection:
         body = "UPDATE payload SET body = x'91' WHERE id = (SELECT payload FROM segment"

@@ -16,12 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushlane import cli, testing
+from pushlane_history.event import write
 from pushlane_spark.jars import spark_jars
-from pushlane_storage.history.event import write
+from tests.history.test_command import ACKED, END, STORED
 from tests.spark.replaying.archives import Kept, write_archive
 from tests.spark.target import messages_in
 from tests.spark.traffic import Sent
-from tests.test_history import ACKED, END, STORED
 from tools.services.ports import free_port
 
 BIN = Path(sys.prefix, "bin")

@@ -10,15 +10,15 @@ from pyspark.sql import SparkSession
 
 import pushlane
 from pushlane.testing import server
+from pushlane_history.event import write
 from pushlane_spark.jars import packages
 from pushlane_spark.queue import QUEUE
 from pushlane_spark.session import DEFAULTS
-from pushlane_storage.history.event import write
 from tests.docs.page import read_blocks
 from tests.docs.python import Python
+from tests.history.test_command import ACKED, END, STORED
 from tests.repo import ROOT
 from tests.spark.traffic import until_dead
-from tests.test_history import ACKED, END, STORED
 
 PAGE = (ROOT / "docs" / "spark.md").read_text()
 BLOCKS = read_blocks(PAGE)

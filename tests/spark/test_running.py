@@ -76,7 +76,7 @@ def test_pairs() -> None:
 
 
 def test_a_report_that_is_not_ok_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
-    from pushlane_spark.auditing.summary import AuditReport
+    from pushlane_spark.auditing.report import AuditReport
 
     finish(AuditReport(True, {}, [], []), json=True)
     with pytest.raises(SystemExit) as end:

@@ -20,8 +20,8 @@ from pushlane_spark.usage_frames import (
     percentile,
     sum_up,
 )
-from pushlane_storage.histogram import BINS, bin_of, bounds_of
 from pushlane_storage.tally import STORED, Tally, pack_tally
+from pushlane_storage.usage import BINS, bin_of, bounds_of
 from tests.spark.usage_store import DAY, MONDAY, UsageRow, make_folder, make_keyspace, put
 
 ROWS = [

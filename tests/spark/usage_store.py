@@ -19,7 +19,7 @@ from pushlane_spark.errors import StoreUnreadable
 from pushlane_spark.session import open_session
 from pushlane_storage.cassandra.connection import Connection
 from pushlane_storage.cassandra.limits import Limits
-from pushlane_storage.cassandra.migrate import migrate
+from pushlane_storage.cassandra.schema import migrate
 from pushlane_storage.cassandra.tables import USAGE
 from pushlane_storage.sqlite.store import SqliteStore
 from pushlane_storage.url import parse_cassandra

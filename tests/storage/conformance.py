@@ -8,17 +8,24 @@ import time
 
 import trio
 
-from pushlane_storage.interface import Store
-from tests.storage.conformance_queues import QueueConformance
+from pushlane_storage.interface import Backend
+from tests.storage.conformance_catalog import CatalogConformance
+from tests.storage.conformance_ownership import OwnershipConformance
 from tests.storage.conformance_settlements import SettlementConformance
 from tests.storage.conformance_shards import ShardConformance
 from tests.storage.conformance_usage import UsageConformance
 
 
-class StoreConformance(QueueConformance, ShardConformance, SettlementConformance, UsageConformance):
+class StoreConformance(
+    OwnershipConformance,
+    CatalogConformance,
+    ShardConformance,
+    SettlementConformance,
+    UsageConformance,
+):
     """Test methods that ask for the fixtures `store`, `reopen`, `tenant` and `owner`."""
 
-    async def test_a_clock_of_its_own_goes_and_tells_the_time(self, store: Store) -> None:
+    async def test_a_clock_of_its_own_goes_and_tells_the_time(self, store: Backend) -> None:
         told = await store.time()
         if told is None:
             return

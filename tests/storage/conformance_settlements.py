@@ -4,24 +4,25 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 
 from pushlane_storage.bucket import CONTROL, BucketKey
-from pushlane_storage.interface import Store
+from pushlane_storage.interface import Backend
 from pushlane_storage.note import DueShard, KeptNumbers, Note
+from pushlane_storage.outcome import settle
 from pushlane_storage.seal import Seal
 from pushlane_storage.settlement import Purge, Settlement, fold
 from pushlane_storage.slot import SLOTS, slot_of
 from tests.storage.samples import LANE, START, Owner, claimed_all, full_settlement
 
-Reopen = Callable[[], Awaitable[Store]]
+Reopen = Callable[[], Awaitable[Backend]]
 
 
 class SettlementConformance:
     async def test_every_field_of_a_row_comes_back(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         row = full_settlement(owner, 0, owner.bucket())
         for field in Settlement.__struct_fields__:
             assert getattr(row, field) or field == "n", field
-        await store.settle(owner.shard, [row])
+        await settle(store, owner.shard, [row])
         store = await reopen()
         [found] = await store.settlements(owner.shard, owner.bucket())
         assert found == row
@@ -30,7 +31,7 @@ class SettlementConformance:
         assert isinstance(found.acked[0], tuple)
 
     async def test_rows_come_by_owner_and_number(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         key = owner.bucket()
         for n in (2, 0, 11, 1):
@@ -44,7 +45,7 @@ class SettlementConformance:
         assert order == [(old, 0), (old, 1), (old, 2), (old, 11), (new, 0), (new, 1)]
 
     async def test_a_flush_writes_to_every_bucket_that_it_touches(
-        self, store: Store, owner: Owner
+        self, store: Backend, owner: Owner
     ) -> None:
         keys = [owner.bucket(lane) for lane in range(4)]
         await owner.settle(0, *keys[:3], acked=[(1, 2)])
@@ -55,15 +56,15 @@ class SettlementConformance:
             assert row.bucket == keys[1]
             assert row.parts == (keys[:3] if row.n == 0 else keys[1:])
 
-    async def test_the_same_flush_again_is_stored_once(self, store: Store, owner: Owner) -> None:
+    async def test_the_same_flush_again_is_stored_once(self, store: Backend, owner: Owner) -> None:
         rows = await owner.settle(0, owner.bucket(1), owner.bucket(2), acked=[(1, 2)])
-        await store.settle(owner.shard, rows)
+        await settle(store, owner.shard, rows)
         await owner.settle(0, owner.bucket(1), owner.bucket(2), acked=[(1, 2)])
         assert await store.settlements(owner.shard, owner.bucket(1)) == rows[:1]
         assert await store.settlements(owner.shard, owner.bucket(2)) == rows[1:]
 
     async def test_the_shard_has_a_partition_of_its_own(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         purge = Purge(LANE, owner.seq(9), [owner.seq(3)])
         rows = await owner.settle(0, CONTROL, purges=[purge])
@@ -73,10 +74,10 @@ class SettlementConformance:
         assert await store.buckets(owner.shard) == []
 
     async def test_a_checkpoint_row_folds_to_the_same_state(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         key = owner.bucket()
-        await store.settle(owner.shard, [full_settlement(owner, 0, key)])
+        await settle(store, owner.shard, [full_settlement(owner, 0, key)])
         await owner.settle(1, key, acked=[(20, 29)])
         before = fold(await store.settlements(owner.shard, key))
         await owner.settle(2, key, checkpoint=before.checkpoint())
@@ -86,7 +87,7 @@ class SettlementConformance:
         assert fold(rows).checkpoint() == fold(rows[-1:]).checkpoint() == before.checkpoint()
 
     async def test_shards_and_buckets_have_logs_of_their_own(
-        self, store: Store, owner: Owner
+        self, store: Backend, owner: Owner
     ) -> None:
         other = owner.shard._replace(shard=1)
         one, two = await claimed_all(store, owner.shard, other)
@@ -98,7 +99,7 @@ class SettlementConformance:
         assert await store.settlements(two.shard, two.bucket(start=START)) == theirs
 
     async def test_a_note_is_replaced_by_newer_ones_only(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         assert await store.read_note(owner.shard) is None
         kept = [KeptNumbers("p", 7, 3, [(4, 2, LANE, 1 << 41), (9, 1, -1, 0)])]
@@ -120,7 +121,7 @@ class SettlementConformance:
         assert await store.read_note(owner.shard) == first
 
     async def test_shards_that_are_due_are_found_by_their_slot(
-        self, store: Store, owner: Owner
+        self, store: Backend, owner: Owner
     ) -> None:
         slot = slot_of(owner.shard)
         others = (owner.shard._replace(shard=number) for number in range(1, 10_000))
@@ -140,7 +141,7 @@ class SettlementConformance:
         assert len(await store.due_shards(slot, 31, 1)) == 1
 
     async def test_the_newest_seal_comes_back(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         [neighbour] = await claimed_all(store, owner.shard._replace(shard=1))
         [owner] = await claimed_all(store, owner.shard)

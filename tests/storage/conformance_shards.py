@@ -3,15 +3,12 @@
 from collections.abc import Awaitable, Callable
 
 import msgspec
-import pytest
-import trio
 
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
-from pushlane_storage.interface import Due, Fenced, Store
+from pushlane_storage.interface import Backend, Due
 from pushlane_storage.message import Message, size_of
-from pushlane_storage.seal import Seal
+from pushlane_storage.outcome import append
 from pushlane_storage.segment import DedupMark, Segment, SegmentHead
-from pushlane_storage.slot import slot_of
 from tests.storage.samples import (
     FULL_MESSAGE,
     LANE,
@@ -24,77 +21,17 @@ from tests.storage.samples import (
     unique,
 )
 
-Reopen = Callable[[], Awaitable[Store]]
+Reopen = Callable[[], Awaitable[Backend]]
 LATER = START + 600_000
 SLOT = 255
 EVER = 1 << 62
 
 
 class ShardConformance:
-    # Claims
-
-    async def test_epochs_grow_with_every_claim(self, store: Store, reopen: Reopen) -> None:
-        epochs = [await store.claim(SLOT, owner) for owner in ("a", "b", "b")]
-        store = await reopen()
-        epochs.append(await store.claim(SLOT, "a"))
-        assert epochs[0] >= 1
-        assert epochs == sorted(set(epochs))
-
-    async def test_no_two_claims_get_the_same_epoch(self, store: Store) -> None:
-        epochs: list[int] = []
-
-        async def claim(owner: str) -> None:
-            epochs.append(await store.claim(0, owner))
-
-        async with trio.open_nursery() as nursery:
-            for number in range(20):
-                nursery.start_soon(claim, f"node-{number}")
-        assert len(set(epochs)) == 20
-
-    async def test_an_older_owner_is_fenced(self, store: Store, owner: Owner) -> None:
-        segment = await owner.append(0, messages(2))
-        await store.claim(slot_of(owner.shard), "node-2")
-        with pytest.raises(Fenced):
-            await owner.append(2, messages(2))
-        with pytest.raises(Fenced):
-            await owner.settle(0, segment.bucket, acked=[(segment.first, segment.last)])
-        with pytest.raises(Fenced):
-            await store.write_seal(owner.shard, Seal(owner.epoch, [], []))
-
-    async def test_a_shard_that_opens_again_fences_nobody_but_itself(
-        self, store: Store, reopen: Reopen
-    ) -> None:
-        one = ShardKey(unique("queue"), 0)
-        two = next(
-            key
-            for n in range(10_000)
-            if slot_of(key := ShardKey(one.queue_id, n + 1)) == slot_of(one)
-        )
-        epoch = await store.claim(slot_of(one), "node-1")
-        owners = [Owner(store, key, epoch) for key in (one, two)]
-        for owner in owners:
-            await owner.append(0, messages(1))
-        again = Owner(store, one, await store.next_epoch(one))
-        assert again.epoch > epoch
-        await again.append(0, messages(1))
-        segment = await owners[1].append(1, messages(1))
-        await owners[1].settle(0, segment.bucket, acked=[(segment.first, segment.last)])
-        with pytest.raises(Fenced):
-            await owners[0].append(1, messages(1))
-        assert await store.next_epoch(two) > again.epoch
-        with pytest.raises(Fenced):
-            await owners[1].append(2, messages(1))
-        await again.append(1, messages(1))
-        last = await store.next_epoch(two)
-        store = await reopen()
-        assert await store.claim(slot_of(one), "node-1") > last
-        for owner in (again, Owner(store, two, last)):
-            owner.store = store
-            with pytest.raises(Fenced):
-                await owner.append(2, messages(1))
+    # Owners
 
     async def test_a_newer_owner_reads_and_settles_what_older_ones_stored(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         old = await owner.append(0, messages(2))
         store = await reopen()
@@ -110,7 +47,7 @@ class ShardConformance:
     # Segments
 
     async def test_every_field_of_a_message_comes_back(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         for field in Message.__struct_fields__[2:]:
             assert getattr(FULL_MESSAGE, field) != getattr(message(), field), field
@@ -121,14 +58,14 @@ class ShardConformance:
         found = await store.messages(owner.shard, segment.bucket, [segment.first])
         assert found == {segment.first: FULL_MESSAGE}
 
-    async def test_big_and_empty_bodies(self, store: Store, owner: Owner) -> None:
+    async def test_big_and_empty_bodies(self, store: Backend, owner: Owner) -> None:
         big = bytes(range(256)) * 4096
         segment = await owner.append(0, [Message(b"", 0), Message(big, 1), Message(b"\0", 2)])
         [found] = await store.segments(owner.shard, segment.bucket, 0, 1)
         assert [one.body for one in found.messages] == [b"", big, b"\0"]
 
     async def test_segments_come_in_order_until_the_limit_is_reached(
-        self, store: Store, owner: Owner
+        self, store: Backend, owner: Owner
     ) -> None:
         for counter in (0, 3, 6, 9):
             await owner.append(counter, messages(3))
@@ -146,7 +83,7 @@ class ShardConformance:
         assert await read(seq(11), 9) == [seq(counter) for counter in range(9, 12)]
         assert await read(seq(12), 9) == []
 
-    async def test_reads_go_over_holes(self, store: Store, owner: Owner) -> None:
+    async def test_reads_go_over_holes(self, store: Backend, owner: Owner) -> None:
         await owner.append(0, messages(2))
         await owner.append(7, messages(2))
         key, seq = owner.bucket(), owner.seq
@@ -157,16 +94,18 @@ class ShardConformance:
         assert await store.messages(owner.shard, key, []) == {}
 
     async def test_flushes_that_overlap_may_land_in_any_order(
-        self, store: Store, owner: Owner
+        self, store: Backend, owner: Owner
     ) -> None:
         late = owner.segment(2, messages(2))
-        await store.append(owner.shard, late, None)
+        await append(store, owner.shard, late, None)
         assert await store.buckets(owner.shard) == []
         first = await owner.append(0, messages(2))
         assert [row.key for row in await store.buckets(owner.shard)] == [first.bucket]
         assert await store.segments(owner.shard, first.bucket, 0, 10) == [first, late]
 
-    async def test_the_same_segment_again_is_stored_once(self, store: Store, owner: Owner) -> None:
+    async def test_the_same_segment_again_is_stored_once(
+        self, store: Backend, owner: Owner
+    ) -> None:
         first = await owner.append(0, [FULL_MESSAGE, message(1)])
         second = await owner.append(2, messages(2, not_before=9))
         await owner.append(2, messages(2, not_before=9))
@@ -175,7 +114,7 @@ class ShardConformance:
         assert len(await store.due(owner.shard, 0, EVER, 10)) == 3
 
     async def test_heads_carry_the_marks_and_no_bodies(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         both = message(1, dedup="d", key="k", producer="p", producer_seq=7)
         later = await owner.append(3, messages(2))
@@ -191,7 +130,7 @@ class ShardConformance:
         ]
 
     async def test_shards_lanes_and_buckets_do_not_see_each_other(
-        self, store: Store, owner: Owner
+        self, store: Backend, owner: Owner
     ) -> None:
         name = unique("queue")
         shards = [ShardKey(name, 0), ShardKey(name, 1), ShardKey(name + "x", 0)]
@@ -212,7 +151,7 @@ class ShardConformance:
     # Buckets
 
     async def test_a_bucket_row_is_there_with_its_first_segment(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         keys = [owner.bucket(9, START), owner.bucket(0, LATER), owner.bucket(0, START)]
         for key in keys:
@@ -223,7 +162,7 @@ class ShardConformance:
         assert all(isinstance(row.key, BucketKey) for row in rows)
 
     async def test_a_closed_bucket_shows_its_counts(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         segment = await owner.append(0, messages(2))
         closed = Bucket(
@@ -237,20 +176,20 @@ class ShardConformance:
         store = await reopen()
         assert await store.buckets(owner.shard) == [drained]
 
-    async def test_flags_never_go_back(self, store: Store, owner: Owner) -> None:
+    async def test_flags_never_go_back(self, store: Backend, owner: Owner) -> None:
         segment = await owner.append(0, messages(2))
         opened = Bucket(segment.bucket, segment.first)
         drained = Bucket(segment.bucket, segment.first, True, True, 2, 100, LATER)
         await store.mark_bucket(owner.shard, drained)
         await store.mark_bucket(owner.shard, opened)
         assert await store.buckets(owner.shard) == [drained]
-        await store.append(owner.shard, segment, opened)
+        await append(store, owner.shard, segment, opened)
         assert await store.buckets(owner.shard) == [drained]
         await store.mark_bucket(owner.shard, msgspec.structs.replace(drained, drained=False))
         assert await store.buckets(owner.shard) == [drained]
 
     async def test_a_dropped_bucket_leaves_nothing(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         gone = await owner.append(0, messages(2, not_before=7))
         kept = await owner.append(0, messages(2, not_before=7), LANE, LATER)
@@ -272,7 +211,7 @@ class ShardConformance:
         assert [entry.bucket for entry in dues] == [kept.bucket] * 2
 
     async def test_a_bucket_without_schedule_is_dropped_alone(
-        self, store: Store, owner: Owner
+        self, store: Backend, owner: Owner
     ) -> None:
         plain = await owner.append(0, messages(1))
         await owner.append(0, messages(1, not_before=7), LANE, LATER)
@@ -281,12 +220,12 @@ class ShardConformance:
         await store.drop_bucket(owner.shard, plain.bucket)
         assert len(await store.due(owner.shard, 0, EVER, 10)) == 1
 
-    async def test_dropping_what_was_never_there(self, store: Store, owner: Owner) -> None:
+    async def test_dropping_what_was_never_there(self, store: Backend, owner: Owner) -> None:
         await store.drop_bucket(owner.shard, owner.bucket())
         assert await store.buckets(owner.shard) == []
 
     async def test_purges_that_a_later_one_covers_are_dropped(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         kept = await owner.append(0, messages(2))
         for n in range(4):
@@ -298,14 +237,16 @@ class ShardConformance:
         assert [row.n for row in await store.settlements(owner.shard, CONTROL)] == [1, 3]
         assert [row.n for row in await store.settlements(owner.shard, kept.bucket)] == [0, 1, 2, 3]
 
-    async def test_dropping_purges_where_there_were_none(self, store: Store, owner: Owner) -> None:
+    async def test_dropping_purges_where_there_were_none(
+        self, store: Backend, owner: Owner
+    ) -> None:
         await store.drop_purges(owner.shard, [(owner.epoch, 0)])
         assert await store.settlements(owner.shard, CONTROL) == []
 
     # The schedule index
 
     async def test_what_must_wait_is_in_the_schedule(
-        self, store: Store, reopen: Reopen, owner: Owner
+        self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
         segment = await owner.append(0, [message(), message(not_before=LATER), message()])
         store = await reopen()
@@ -314,7 +255,7 @@ class ShardConformance:
         assert found == [entry]
         assert isinstance(found[0].bucket, BucketKey)
 
-    async def test_the_schedule_is_read_by_windows(self, store: Store, owner: Owner) -> None:
+    async def test_the_schedule_is_read_by_windows(self, store: Backend, owner: Owner) -> None:
         times = [30, 10, 20, 10, LATER, 40]
         await owner.append(0, [message(not_before=time) for time in times])
 
@@ -331,7 +272,7 @@ class ShardConformance:
         assert await read(20, 20) == []
 
     async def test_the_schedule_goes_over_lanes_and_buckets(
-        self, store: Store, owner: Owner
+        self, store: Backend, owner: Owner
     ) -> None:
         last = await owner.append(0, [message(not_before=9)], 9, LATER)
         first = await owner.append(0, [message(not_before=9)], 1, LATER)
@@ -342,7 +283,7 @@ class ShardConformance:
         assert [entry.bucket for entry in found] == [segment.bucket for segment in expected]
         assert [entry.lane for entry in found] == [9, 1, 9]
 
-    async def test_a_shard_that_stored_nothing_reads_empty(self, store: Store) -> None:
+    async def test_a_shard_that_stored_nothing_reads_empty(self, store: Backend) -> None:
         shard, key = ShardKey(unique("queue"), 3), BucketKey(LANE, 1, START)
         assert await store.buckets(shard) == []
         assert await store.heads(shard, key) == []

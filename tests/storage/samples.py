@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
-from pushlane_storage.interface import Store
+from pushlane_storage.interface import Backend
 from pushlane_storage.message import Dead, Message
+from pushlane_storage.outcome import append, settle
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.segment import Segment
 from pushlane_storage.seq import make_seq
@@ -77,7 +78,7 @@ def messages(count: int, **fields: Any) -> list[Message]:
 class Owner:
     """The owner of one shard: knows its epoch, and writes what a test wants in few words."""
 
-    def __init__(self, store: Store, shard: ShardKey, epoch: int) -> None:
+    def __init__(self, store: Backend, shard: ShardKey, epoch: int) -> None:
         self.store = store
         self.shard = shard
         self.epoch = epoch
@@ -96,15 +97,15 @@ class Owner:
     async def append(
         self, counter: int, content: list[Message], lane: int = LANE, start: int = START
     ) -> Segment:
-        """Store a segment. Each says that it opens its bucket with counter 0."""
+        """Backend a segment. Each says that it opens its bucket with counter 0."""
         segment = self.segment(counter, content, lane, start)
-        await self.store.append(self.shard, segment, Bucket(segment.bucket, self.seq(0)))
+        await append(self.store, self.shard, segment, Bucket(segment.bucket, self.seq(0)))
         return segment
 
     async def settle(self, n: int, *keys: BucketKey, **fields: Any) -> list[Settlement]:
         """Write one flush that says the same of each bucket."""
         rows = [Settlement(key, self.epoch, n, list(keys), **fields) for key in keys]
-        await self.store.settle(self.shard, rows)
+        await settle(self.store, self.shard, rows)
         return rows
 
     async def drain(self, key: BucketKey) -> None:
@@ -112,13 +113,15 @@ class Owner:
         await self.store.mark_bucket(self.shard, row)
 
 
-async def claimed_all(store: Store, *shards: ShardKey) -> list[Owner]:
+async def claimed_all(store: Backend, *shards: ShardKey) -> list[Owner]:
     """The owners of these shards. Shards may share a slot: then they share the claim."""
-    epochs = {slot: await store.claim(slot, "node-1") for slot in set(map(slot_of, shards))}
+    epochs = {
+        slot: await store.ownership.claim(slot, "node-1") for slot in set(map(slot_of, shards))
+    }
     return [Owner(store, shard, epochs[slot_of(shard)]) for shard in shards]
 
 
-async def claimed(store: Store, queue_id: str | None = None) -> Owner:
+async def claimed(store: Backend, queue_id: str | None = None) -> Owner:
     """The owner of shard 0 of a queue, by default a fresh one.
 
     It may fence what a test claimed before: tests with several shards use `claimed_all`.

@@ -1,10 +1,18 @@
 """Who may drop what."""
 
-from pushlane_storage.bucket import Bucket, BucketKey, MarkSummary
+from __future__ import annotations
+
+from typing import Any
+
+from pushlane_storage.bucket import Bucket, BucketKey, MarkSummary, ShardKey
 from pushlane_storage.dropping import (
     CLOCK_MARGIN_MS,
+    IN_WINDOW,
+    NO_CLOCK,
+    NOT_DRAINED,
     TRANSFER_WINDOW_MS,
     dedup_window,
+    drop_buckets,
     droppable,
 )
 from pushlane_storage.queue import QueueConfig
@@ -46,3 +54,34 @@ def test_a_queue_without_a_window_remembers_transfers_only() -> None:
 def test_a_longer_window_of_the_queue_covers_transfers_too() -> None:
     config = QueueConfig(dedup_window_ms=2 * TRANSFER_WINDOW_MS)
     assert dedup_window(MarkSummary(transfers=1), config) == 2 * TRANSFER_WINDOW_MS
+
+
+class Rows:
+    """A store, as far as dropping needs one."""
+
+    def __init__(self, *rows: Bucket) -> None:
+        self.rows = {row.key: row for row in rows}
+
+    async def buckets(self, shard: ShardKey) -> list[Bucket]:
+        return list(self.rows.values())
+
+    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
+        self.rows.pop(key, None)
+
+
+def at(start: int, marks: MarkSummary, *, drained: bool = True) -> Bucket:
+    return Bucket(BucketKey(4, 1, start), 0, True, drained, 1, 1, AT, marks)
+
+
+async def test_what_nobody_needs_is_dropped_and_the_rest_says_why() -> None:
+    free, needed = at(1, MarkSummary()), at(2, MarkSummary(ids=1))
+    busy, gone = at(3, MarkSummary(), drained=False), BucketKey(4, 1, 4)
+    store: Any = Rows(free, needed, busy)
+    keys = [free.key, needed.key, busy.key, gone]
+    shard = ShardKey("q", 0)
+    kept = await drop_buckets(store, shard, keys, CONFIG, None)
+    assert kept == dict.fromkeys(keys[:3], NO_CLOCK)
+    for _ in range(2):
+        kept = await drop_buckets(store, shard, keys, CONFIG, AT)
+        assert kept == {needed.key: IN_WINDOW, busy.key: NOT_DRAINED}
+        assert list(store.rows) == [needed.key, busy.key]

@@ -15,8 +15,9 @@ from hypothesis.stateful import (
 )
 
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
-from pushlane_storage.interface import QueueExists, QueueMissing, Store, VersionConflict
+from pushlane_storage.interface import Backend, QueueExists, QueueMissing, VersionConflict
 from pushlane_storage.message import Message
+from pushlane_storage.outcome import append, settle
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, head_of
@@ -25,7 +26,7 @@ from pushlane_storage.settlement import Settlement
 from pushlane_storage.slot import slot_of
 from pushlane_storage.usage import Usage, UsageKey
 from tests.portal import Portal
-from tests.storage.backends import BACKENDS, Backend, Factory
+from tests.storage.backends import BACKENDS, Factory, Place
 from tests.storage.model import Model, ShardModel
 from tests.storage.samples import unique
 
@@ -48,7 +49,7 @@ contents = st.lists(
 class StoreMachine(RuleBasedStateMachine):
     def __init__(self, factory: Factory) -> None:
         super().__init__()
-        self.portal: Portal[Backend] = Portal(factory)
+        self.portal: Portal[Place] = Portal(factory)
         self.model = Model()
         self.tenant = unique("tenant")
         self.seen: list[QueueRow] = []
@@ -62,8 +63,8 @@ class StoreMachine(RuleBasedStateMachine):
             self.portal.close()
 
     @property
-    def store(self) -> Store:
-        backend: Backend = self.portal.held
+    def store(self) -> Backend:
+        backend: Place = self.portal.held
         return backend.store
 
     # Queues
@@ -76,9 +77,9 @@ class StoreMachine(RuleBasedStateMachine):
     def create(self, name: str, config: QueueConfig) -> None:
         if name in self.model.queues:
             with pytest.raises(QueueExists):
-                self.portal.call(self.store.create_queue, self.tenant, name, config)
+                self.portal.call(self.store.catalog.create, self.tenant, name, config)
             return
-        row = self.portal.call(self.store.create_queue, self.tenant, name, config)
+        row = self.portal.call(self.store.catalog.create, self.tenant, name, config)
         assert row.id not in {known.id for known in self.seen}
         assert row == QueueRow(self.tenant, name, row.id, config, 1)
         self.saw(row)
@@ -89,9 +90,9 @@ class StoreMachine(RuleBasedStateMachine):
         current = self.model.queues.get(row.name)
         if current is None or (current.id, current.version) != (row.id, row.version):
             with pytest.raises(QueueMissing if current is None else VersionConflict):
-                self.portal.call(self.store.update_queue, row, config)
+                self.portal.call(self.store.catalog.update, row, config)
             return
-        updated = self.portal.call(self.store.update_queue, row, config)
+        updated = self.portal.call(self.store.catalog.update, row, config)
         assert updated == msgspec.structs.replace(row, config=config, version=row.version + 1)
         self.saw(updated)
 
@@ -100,12 +101,12 @@ class StoreMachine(RuleBasedStateMachine):
         row = one_of(self.seen, pick)
         current = self.model.queues.get(row.name)
         if current is not None and current.id == row.id and current.deleting:
-            assert self.portal.call(self.store.mark_deleting, row) == current
+            assert self.portal.call(self.store.catalog.mark_deleting, row) == current
         elif current is None or (current.id, current.version) != (row.id, row.version):
             with pytest.raises(QueueMissing if current is None else VersionConflict):
-                self.portal.call(self.store.mark_deleting, row)
+                self.portal.call(self.store.catalog.mark_deleting, row)
         else:
-            marked = self.portal.call(self.store.mark_deleting, row)
+            marked = self.portal.call(self.store.catalog.mark_deleting, row)
             assert marked == msgspec.structs.replace(row, deleting=True, version=row.version + 1)
             self.saw(marked)
 
@@ -113,7 +114,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(pick=picks)
     def remove(self, pick: int) -> None:
         row = one_of([row for row in self.seen if row.deleting], pick)
-        self.portal.call(self.store.remove_queue, row)
+        self.portal.call(self.store.catalog.remove, row)
         self.model.remove(row)
 
     def saw(self, row: QueueRow) -> None:
@@ -129,7 +130,7 @@ class StoreMachine(RuleBasedStateMachine):
     def claim(self, pick: int) -> None:
         shard, _ = self.shard(pick)
         slot = slot_of(shard)
-        epoch = self.portal.call(self.store.claim, slot, "node")
+        epoch = self.portal.call(self.store.ownership.claim, slot, "node")
         assert epoch > self.greatest.get(slot, 0)
         self.epochs[slot] = self.greatest[slot] = epoch
 
@@ -145,7 +146,7 @@ class StoreMachine(RuleBasedStateMachine):
             # Dropped buckets leave no trace in the model: seqs grow, so they serve as times.
             bucket = opens = Bucket(BucketKey(lane, epoch, first), first)
         segment = Segment(bucket.key, first, content)
-        self.portal.call(self.store.append, shard, segment, opens)
+        self.portal.call(append, self.store, shard, segment, opens)
         model.rows[bucket.key] = bucket
         model.segments[bucket.key, first] = segment
 
@@ -158,7 +159,7 @@ class StoreMachine(RuleBasedStateMachine):
         if own:
             segment = one_of(own, which)
             row = Bucket(segment.bucket, model.rows[segment.bucket].first) if opens else None
-            self.portal.call(self.store.append, shard, segment, row)
+            self.portal.call(append, self.store, shard, segment, row)
 
     @precondition(lambda self: self.model.shards)
     @rule(pick=picks, which=st.sets(picks, min_size=1, max_size=3), span=st.tuples(small, small))
@@ -169,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
         n = model.next_flush(epoch)
         rows = [Settlement(key, epoch, n, keys, acked=[span]) for key in keys]
         for _ in range(1 + n % 2):
-            self.portal.call(self.store.settle, shard, rows)
+            self.portal.call(settle, self.store, shard, rows)
         model.settlements.update({(row.bucket, row.owner, row.n): row for row in rows})
 
     @precondition(lambda self: self.model.shards)
@@ -212,10 +213,10 @@ class StoreMachine(RuleBasedStateMachine):
         key = UsageKey(self.tenant, queue, minute, "node")
         # Content follows from the version, as with every writer of ours.
         rows = [Usage(key, {"acked": one, f"dead.{one}": 1}, one) for one in sorted(versions)]
-        self.portal.call(self.store.put_usage, rows)
+        self.portal.call(self.store.usage.put, rows)
         for row in rows:
             self.model.put_usage(row)
-        assert self.portal.call(self.store.find_usage, key) == self.model.usage.get(key)
+        assert self.portal.call(self.store.usage.find, key) == self.model.usage.get(key)
 
     @rule()
     def reopen(self) -> None:
@@ -226,7 +227,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(after=st.sampled_from(["", "a", "a.", "b"]), limit=st.integers(1, 3))
     def list_queues(self, after: str, limit: int) -> None:
-        found = self.portal.call(self.store.list_queues, self.tenant, after, limit)
+        found = self.portal.call(self.store.catalog.list, self.tenant, after, limit)
         assert found == self.model.list(after, limit)
 
     @precondition(lambda self: self.model.shards)
@@ -250,14 +251,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(first=small, last=small, queue=st.one_of(st.none(), names))
     def read_usage(self, first: int, last: int, queue: str | None = None) -> None:
-        found = self.portal.call(self.store.usage, self.tenant, first, last, queue)
+        found = self.portal.call(self.store.usage.read, self.tenant, first, last, queue)
         keys = sorted(key for key in self.model.usage if first <= key.minute <= last)
         assert found == [self.model.usage[key] for key in keys if queue in (None, key.queue)]
 
     def compare_all(self) -> None:
         self.list_queues("", 1_000)
         for name in ("a", "a.dead", "b"):
-            found = self.portal.call(self.store.read_queue, self.tenant, name)
+            found = self.portal.call(self.store.catalog.read, self.tenant, name)
             assert found == self.model.queues.get(name)
         for row in self.seen:
             for number in range(2):

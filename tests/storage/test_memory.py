@@ -9,14 +9,17 @@ import trio
 import trio.testing
 
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
-from pushlane_storage.interface import Fenced, Store, StoreError, StoreRefused
+from pushlane_storage.catalog import Catalog
+from pushlane_storage.interface import Backend, Fenced, Store, StoreError, StoreRefused, UsageStore
 from pushlane_storage.memory import MemoryStore, MemoryTables
+from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment
 from pushlane_storage.seq import make_seq
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.slot import SLOTS, slot_of
+from tests.held import let_go
 from tests.storage.samples import message, messages
 
 SHARD = ShardKey("orders", 0)
@@ -41,35 +44,56 @@ def calls(of: type) -> dict[str, Callable[..., object]]:
     }
 
 
-@pytest.mark.parametrize("name", sorted(set(calls(Store)) - {"close", "time"}))
-def test_the_tables_have_the_calls_of_a_store(name: str) -> None:
-    assert inspect.signature(calls(MemoryTables)[name]) == inspect.signature(calls(Store)[name])
-    assert not inspect.iscoroutinefunction(calls(MemoryTables)[name])
+TABLES: dict[type, dict[str, str]] = {
+    Store: {name: name for name in calls(Store) if not name.endswith("_soon")},
+    Ownership: {"claim": "claim", "next_epoch": "next_epoch"},
+    Catalog: {
+        "create": "create_queue", "read": "read_queue", "list": "list_queues",
+        "update": "update_queue", "mark_deleting": "mark_deleting", "remove": "remove_queue",
+    },
+    UsageStore: {"put": "put_usage", "find": "find_usage", "read": "usage"},
+}  # fmt: skip
+"""What each call is named that the tables have."""
+
+
+@pytest.mark.parametrize(
+    ("seam", "name"), [(seam, name) for seam, names in TABLES.items() for name in sorted(names)]
+)
+def test_the_tables_have_the_calls_of_a_store(seam: type, name: str) -> None:
+    found = calls(MemoryTables)[TABLES[seam][name]]
+    wanted = calls(seam)[name]
+    assert inspect.signature(found, eval_str=True) == inspect.signature(wanted, eval_str=True)
+    assert not inspect.iscoroutinefunction(found)
+
+
+def test_the_tables_have_all_calls_but_those_that_name_nothing_in_them() -> None:
+    assert set(calls(Catalog)) == set(TABLES[Catalog])
+    assert set(calls(UsageStore)) == set(TABLES[UsageStore])
 
 
 async def test_every_call_is_a_checkpoint() -> None:
-    store: Store = MemoryStore()
+    store: Backend = MemoryStore()
     with trio.testing.assert_checkpoints():
-        await store.read_queue("t", "q")
+        await store.catalog.read("t", "q")
     with trio.testing.assert_checkpoints():
-        await store.close()
+        await let_go(store)
 
 
 async def test_a_cancelled_write_changed_nothing() -> None:
     store = MemoryStore()
     with trio.CancelScope() as scope:
         scope.cancel()
-        await store.create_queue("t", "q", QueueConfig())
+        await store.catalog.create("t", "q", QueueConfig())
     assert scope.cancelled_caught
     assert store.tables.read_queue("t", "q") is None
 
 
 async def test_a_closed_store_takes_no_calls() -> None:
     store = MemoryStore()
-    await store.close()
-    await store.close()
+    await let_go(store)
+    await let_go(store)
     with pytest.raises(AssertionError, match="closed"):
-        await store.read_queue("t", "q")
+        await store.catalog.read("t", "q")
 
 
 def test_queue_ids_come_from_the_random_source() -> None:

@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushlane_storage.seq import COUNTER_MASK, counter_of, epoch_of, make_seq
+from pushlane_dispatcher.core.ident import parse_id
+from pushlane_storage.seq import COUNTER_MASK, counter_of, epoch_of, make_id, make_seq
 
 places = st.tuples(st.integers(0, 1 << 22), st.integers(0, COUNTER_MASK))
 
@@ -19,3 +20,9 @@ def test_order_is_by_epoch_then_counter(one: tuple[int, int], two: tuple[int, in
 
 def test_seqs_fit_a_signed_64_bit_column() -> None:
     assert make_seq((1 << 23) - 1, COUNTER_MASK) == (1 << 63) - 1
+
+
+def test_an_id_names_its_place() -> None:
+    message_id = make_id("q-1", 17, 9, 1 << 40 | 255)
+    assert message_id == "q-1-11-9-100000000ff"
+    assert parse_id(message_id) == ("q-1", 17, 9, 1 << 40 | 255)

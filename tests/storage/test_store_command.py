@@ -20,7 +20,7 @@ from tests.storage.samples import claimed, messages
 
 async def make_store(folder: Path) -> None:
     store = await SqliteStore.open(folder)
-    row = await store.create_queue("default", "orders", QueueConfig())
+    row = await store.catalog.create("default", "orders", QueueConfig())
     owner = await claimed(store, row.id)
     await owner.append(0, messages(3))
     await owner.append(3, messages(2))

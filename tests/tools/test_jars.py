@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.services.fault import CannotStart
-from tools.services.jars import cassandra_jars
+from tools.services.cassandra_files import cassandra_jars
+from tools.services.process import CannotStart
 
 MAVEN = """#!/bin/sh
 echo run >> {calls}

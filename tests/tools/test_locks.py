@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 from tests.repo import ROOT
-from tools.services.locks import is_held, locked
+from tools.services.folder import is_held, locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from tools.services.locks import locked
+from tools.services.folder import locked
 with locked(Path(sys.argv[1]), shared=True):
     print("held", flush=True)
     time.sleep(60)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.repo import ROOT
-from tools.services.fault import CannotStart
-from tools.services.process import Process, need
+from tools.services.process import CannotStart, Process, need
 
 PATIENCE_SECONDS = 30
 

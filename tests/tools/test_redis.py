@@ -10,8 +10,8 @@ import redis
 from tests.tools.test_process import wait_died, wait_gone
 from tools.services import folder
 from tools.services import redis as redis_service
-from tools.services.fault import CannotStart
 from tools.services.ports import free_port
+from tools.services.process import CannotStart
 from tools.services.redis import running_redis, running_redis_cluster
 
 

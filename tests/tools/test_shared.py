@@ -11,8 +11,8 @@ import pytest
 
 from tests.repo import ROOT
 from tests.tools.test_process import PATIENCE_SECONDS, is_alive, wait_gone
-from tools.services.fault import CannotStart
-from tools.services.locks import is_held
+from tools.services.folder import is_held
+from tools.services.process import CannotStart
 from tools.services.shared import shared_service
 
 # Uses Redis, says its pid, and goes on using it until it is killed or told to end.

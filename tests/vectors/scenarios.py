@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from pushlane.core import effects as fx
-from pushlane.core import verdict
+from pushlane.core import settle
 from pushlane.core.choice import Wish
 from pushlane.core.client import ClientCore
 from pushlane.core.lease import Lease
@@ -89,10 +89,10 @@ class Player:
         self, at: int, message: str, ticket: str, delay_ms: int | None = None,
         error: str | None = None,
     ) -> None:  # fmt: skip
-        self._settle(message, verdict.nack(error, delay_ms, self.core.limits), ticket)
+        self._settle(message, settle.nack(error, delay_ms, self.core.limits), ticket)
 
     def _reject(self, at: int, message: str, ticket: str, error: str) -> None:
-        self._settle(message, verdict.reject(error, self.core.limits), ticket)
+        self._settle(message, settle.reject(error, self.core.limits), ticket)
 
     def _settle(self, message: str, key: Key, ticket: str) -> None:
         lease = self.messages[message]

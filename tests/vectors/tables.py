@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, get_args
 
-from pushlane.core.backoff import backoff_ms
+from pushlane.core.link import backoff_ms
 from pushlane.core.producer import RETRIED
 from pushlane.core.settings import DEFAULTS
 from pushlane.core.settle import expand

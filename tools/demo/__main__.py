@@ -17,8 +17,8 @@ from pushlane_gateway.listener.listener import open_listener
 from pushlane_gateway.listener.socket import Socket
 from tools.demo.gateway import HOST, Gateway
 from tools.demo.site import ORIGINS, find_files, make_site
-from tools.services.fault import CannotStart
 from tools.services.ports import answers, free_port
+from tools.services.process import CannotStart
 
 JAVASCRIPT = Path(__file__).parents[2] / "sdk_js"
 PORT = 8430

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import trio
 
-from tools.services.fault import CannotStart
+from tools.services.process import CannotStart
 
 HOST = "127.0.0.1"
 COMMAND = [sys.executable, "-c", "from pushlane.cli import main; main()", "serve"]

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pushlane_gateway.auth.origin import OriginPolicy
 from tools.demo.gateway import Gateway
-from tools.services.fault import CannotStart
+from tools.services.process import CannotStart
 
 ORIGINS = OriginPolicy(lambda: False)
 INDEX = "index.html"

@@ -10,9 +10,9 @@ from types import FrameType
 
 from tools.services.cassandra import RING_OF_THREE, Ring, running_cassandra
 from tools.services.cassandra_files import Options
-from tools.services.fault import CannotStart
-from tools.services.locks import locked
+from tools.services.folder import locked
 from tools.services.ports import answers
+from tools.services.process import CannotStart
 from tools.services.redis import HOST, Redis, running_redis
 
 POLL_SECONDS = 1.0

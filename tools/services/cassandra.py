@@ -15,9 +15,14 @@ from cassandra.cluster import (
 )
 from cassandra.policies import WhiteListRoundRobinPolicy
 
-from tools.services.cassandra_files import Options, command, configuration, write_files
+from tools.services.cassandra_files import (
+    Options,
+    cassandra_jars,
+    command,
+    configuration,
+    write_files,
+)
 from tools.services.folder import scratch_folder
-from tools.services.jars import cassandra_jars
 from tools.services.ports import answers, free_port
 from tools.services.process import Process, need
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from tools.services.cassandra import RING_OF_THREE, running_cassandra
-from tools.services.fault import CannotStart
-from tools.services.locks import is_held, locked
+from tools.services.folder import is_held, locked
+from tools.services.process import CannotStart
 from tools.services.redis import running_redis, running_redis_cluster
 from tools.services.shared import Place, Service
 

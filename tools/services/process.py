@@ -17,7 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from tools.services.fault import CannotStart
+
+class CannotStart(Exception):
+    """A service can't be started; the message says what is missing, or where its log is."""
+
 
 POLL_SECONDS = 0.05
 TAIL_LINES = 30

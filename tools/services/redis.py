@@ -11,10 +11,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tools.services.fault import CannotStart
 from tools.services.folder import scratch_folder
 from tools.services.ports import free_port
-from tools.services.process import Process, need
+from tools.services.process import CannotStart, Process, need
 
 HOST = "127.0.0.1"
 START_SECONDS = 30

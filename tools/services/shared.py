@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from tools.services.fault import CannotStart
-from tools.services.jars import ROOT
-from tools.services.locks import is_held, locked
+from tools.services.cassandra_files import ROOT
+from tools.services.folder import is_held, locked
+from tools.services.process import CannotStart
 
 POLL_SECONDS = 0.05
 

@@ -44,8 +44,7 @@ class Admission:
         ]
         lane.entries.update(zip(range(first, lane.cursor), entries, strict=True))
         lane.fresh.extend(entries)
-        self._bodies.resident += len(entries)
-        self._bodies.resident_bytes += size
+        self._bodies.count(len(entries), size)
         self._life.born(ready, len(entries))
 
     def page(
@@ -107,8 +106,7 @@ class Admission:
             entries[seq] = entry
             total += size
             count += 1
-        self._bodies.resident += count
-        self._bodies.resident_bytes += total
+        self._bodies.count(count, total)
         self._life.counts[State.READY] += len(fresh) - before
         if len(fresh) - before != count:
             self._thin_waiting(lane, first, lane.cursor)
@@ -168,8 +166,7 @@ class Admission:
                 _remember(entry, message, void)
                 self.recall(bucket)
                 lane.entries[seq] = entry
-                self._bodies.resident += 1
-                self._bodies.resident_bytes += entry.size
+                self._bodies.count(1, entry.size)
                 self._put(entry, state, void, wall)
         self._thin_waiting(lane, first, first + len(messages))
 

@@ -28,8 +28,8 @@ YIELD = 100
 
 class Bodies:
     __slots__ = (
-        "_bounds", "_budget", "_bytes", "_effects", "_fetching", "_order", "_reading", "bare",
-        "resident", "urgent",
+        "_bounds", "_budget", "_effects", "_fetching", "_order", "_reading", "bare", "resident",
+        "resident_bytes", "urgent",
     )  # fmt: skip
 
     def __init__(self, bounds: Bounds, order: list[Lane], effects: list[Effect]) -> None:
@@ -38,7 +38,7 @@ class Bodies:
         self._effects = effects
         self.resident = 0
         """Messages with their body in memory."""
-        self._bytes = 0
+        self.resident_bytes = 0
         self._budget = Budget()
         self.bare = 0
         """Ready messages, in all lanes, whose bodies are to be read again as room comes up."""
@@ -48,21 +48,18 @@ class Bodies:
         self._reading = 0
         """Messages in the reads under way."""
 
-    @property
-    def resident_bytes(self) -> int:
-        return self._bytes
-
-    @resident_bytes.setter
-    def resident_bytes(self, size: int) -> None:
-        self._budget.used += size - self._bytes
-        self._bytes = size
+    def count(self, messages: int, size: int) -> None:
+        """So many more bodies are in memory, or fewer."""
+        self.resident += messages
+        self.resident_bytes += size
+        self._budget.used += size
 
     def join(self, budget: Budget) -> None:
         """Share a budget with other shards from now on."""
-        self._budget.used -= self._bytes
+        self._budget.used -= self.resident_bytes
         self._budget.refused.discard(self)
         self._budget = budget
-        budget.used += self._bytes
+        budget.used += self.resident_bytes
 
     @property
     def most_bytes(self) -> int:
@@ -72,12 +69,30 @@ class Bodies:
 
     @property
     def full(self) -> bool:
-        return self.resident >= self._bounds.window_messages or self._bytes >= self.most_bytes
+        return (
+            self.resident >= self._bounds.window_messages or self.resident_bytes >= self.most_bytes
+        )
 
     @property
     def tight(self) -> bool:
         """Room runs low: only what is ready keeps its body."""
-        return self.resident * 2 > self._bounds.window_messages or self._bytes * 2 > self.most_bytes
+        bounds = self._bounds
+        if self.resident * 2 > bounds.window_messages:
+            return True
+        scarce = self._budget.used >= self._budget.free
+        most = self.most_bytes if scarce else bounds.window_bytes
+        return self.resident_bytes * 2 > most
+
+    def takes(self, lane: Lane, size: int) -> bool:
+        """Whether messages of a lane that were stored just now come in at once."""
+        bounds = self._bounds
+        if (
+            self._budget.used < self._budget.free
+            and self.resident < bounds.window_messages
+            and self.resident_bytes < bounds.window_bytes
+        ):
+            return True
+        return self.room_for(lane) and self._fits(size)
 
     def room_for(self, lane: Lane) -> bool:
         """Whether more of a lane may come in, after lower lanes made room for it."""
@@ -92,16 +107,16 @@ class Bodies:
                     self.want(entry)
         return not self.full
 
-    def fits(self, size: int) -> bool:
+    def _fits(self, size: int) -> bool:
         """Whether messages of this size may come in at once. While there is a budget left, what
         has room at all may go beyond it."""
-        return not self._budget.spent or self._bytes + size <= self.most_bytes
+        return not self._budget.spent or self.resident_bytes + size <= self.most_bytes
 
     def fitting(self, messages: list[Message]) -> list[Message]:
         """The first of some messages that fit, at least one."""
         if not self._budget.spent:
             return messages
-        left = self.most_bytes - self._bytes
+        left = self.most_bytes - self.resident_bytes
         for count, message in enumerate(messages):
             left -= size_of(message)
             if left < 0:
@@ -128,7 +143,7 @@ class Bodies:
         """How many more messages of a lane's bucket could come in, and are worth to be read."""
         room = self._bounds.window_messages - self.resident
         room += sum(lower.ready for lower in self._below(lane))
-        fitting = (self.most_bytes - self._bytes) * bucket.count // max(1, bucket.size)
+        fitting = (self.most_bytes - self.resident_bytes) * bucket.count // max(1, bucket.size)
         return max(1, min(room, fitting))
 
     def _below(self, lane: Lane) -> Iterator[Lane]:
@@ -141,29 +156,26 @@ class Bodies:
         """Let go of a body; it can be read again."""
         if entry.message is not None:
             entry.message = None
-            self.resident -= 1
-            self.resident_bytes -= entry.size
+            self.count(-1, -entry.size)
 
     def thin_all(self, entries: Iterable[Entry]) -> None:
         """The same for messages that all have their body."""
-        count = total = 0
+        messages = size = 0
         for entry in entries:
             entry.message = None
-            count += 1
-            total += entry.size
-        self.resident -= count
-        self.resident_bytes -= total
+            messages += 1
+            size += entry.size
+        self.count(-messages, -size)
 
     def forget(self, entries: Iterable[Entry]) -> None:
         """Messages have ended durably."""
-        count = total = 0
+        messages = size = 0
         for entry in entries:
             del entry.lane.entries[entry.seq]
             if entry.message is not None:
-                count += 1
-                total += entry.size
-        self.resident -= count
-        self.resident_bytes -= total
+                messages += 1
+                size += entry.size
+        self.count(-messages, -size)
 
     # Getting them back
 
@@ -237,8 +249,7 @@ class Bodies:
                 continue
             entry.message = message
             entry.size = size_of(message)  # a bare position did not know it
-            self.resident += 1
-            self.resident_bytes += entry.size
+            self.count(1, entry.size)
             entry.expires_at = message.expires_at
             complete.append((entry, message))
         return complete, damaged

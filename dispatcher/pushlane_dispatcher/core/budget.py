@@ -12,12 +12,13 @@ EVERYTHING = 1 << 62
 
 
 class Budget:
-    __slots__ = ("_free", "least", "refused", "squeezes", "used")
+    __slots__ = ("free", "least", "refused", "squeezes", "used")
 
     def __init__(self, most_bytes: int = EVERYTHING, shards: int = 1, window: int = 0) -> None:
         """For so many shards, each with a window of so many bytes."""
         enough = window * shards <= most_bytes
-        self._free = most_bytes if enough else most_bytes // 2
+        self.free = most_bytes if enough else most_bytes // 2
+        """What is for whoever comes first."""
         self.least = max(1, most_bytes // 2 // shards)
         """What a shard may always keep."""
         self.used = 0
@@ -29,4 +30,4 @@ class Budget:
     @property
     def spent(self) -> bool:
         """Each shard has its own part only."""
-        return self.used >= self._free
+        return self.used >= self.free

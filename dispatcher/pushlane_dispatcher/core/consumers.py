@@ -7,9 +7,10 @@ count, the others are reported lost, or duplicate when they were settled before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pushlane.wire.errors import BadRequest
+from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import (
@@ -17,12 +18,13 @@ from pushlane_dispatcher.core.effects import (
     Effect,
     Forget,
     Lost,
-    Receipts,
     Remember,
+    Resumed,
     Run,
     SettleTicket,
 )
 from pushlane_dispatcher.core.entry import Entry
+from pushlane_dispatcher.core.hunger import Hunger
 from pushlane_dispatcher.core.idle import Idle
 from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.core.life import IN_FLIGHT, Event, Life, State
@@ -35,18 +37,20 @@ from pushlane_dispatcher.core.runs import (
     receipts_of,
     runs_of_numbers,
 )
-from pushlane_dispatcher.core.starving import Starving
-from pushlane_dispatcher.core.subscription import Fair, Subscription, Timers
+from pushlane_dispatcher.core.settled import NONE, Numbers, Settled
+from pushlane_dispatcher.core.subscription import ANYBODY, Fair, Subscription, Timers
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
+from pushlane_storage.bucket import ShardKey
 
 FENCE_BITS = 20
 
 
 class Consumers:
     __slots__ = (
-        "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log", "_meter",
-        "_resend", "_verdicts", "_window", "idle", "places", "starving", "subscriptions", "timers",
+        "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log", "_meter", "_name",
+        "_resend", "_verdicts", "_window", "hunger", "idle", "places",
+        "settled", "subscriptions", "timers",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +64,7 @@ class Consumers:
         verdicts: Verdicts,
         cached: bool,
         meter: Meter | None,
+        name: ShardKey,
     ) -> None:
         self._bounds = bounds
         self._epoch = epoch
@@ -71,6 +76,9 @@ class Consumers:
         self._cached = cached
         """A lease cache wants to know what is out."""
         self._meter = meter
+        self._name = name, epoch
+        self.settled = Settled()
+        """Of requests that are over; shards may share one."""
         self._fair = Fair()
         self.timers = Timers()
         self._resend: dict[Entry, int] = {}
@@ -79,7 +87,7 @@ class Consumers:
         """By the prefix of their receipts."""
         self.places = Places("subscriptions", bounds.subscriptions, "subscriptions on this queue")
         self.idle = Idle(bounds, life, window, self)
-        self.starving = Starving(effects)
+        self.hunger = Hunger(effects)
 
     # Coming and going
 
@@ -92,6 +100,8 @@ class Consumers:
         assert subscription.prefix not in self.subscriptions
         self.subscriptions[subscription.prefix] = subscription
         self.places.take(subscription.claims)
+        if subscription.brief:
+            self.hunger.ask(subscription)
         self._offer(subscription)
 
     def claim(self, subscription: Subscription, claims: Claims) -> None:
@@ -103,8 +113,10 @@ class Consumers:
     def set_credit(self, subscription: Subscription, credit: int) -> None:
         if not 0 <= credit <= self._bounds.credit:
             raise BadRequest(f"credit must be 0 to {self._bounds.credit}")
+        if subscription.brief and credit > subscription.credit:
+            self.hunger.ask(subscription)
         subscription.credit = credit
-        self.starving.answered(subscription)
+        self.hunger.answered(subscription)
         self._offer(subscription)
 
     def detach(self, subscription: Subscription, resume_until: int) -> None:
@@ -115,12 +127,10 @@ class Consumers:
         self._offer(subscription)
         self.timers.watch(subscription, resume_until)
 
-    def resume(
-        self, subscription: Subscription, held: Iterable[Receipts], now: int
-    ) -> list[Receipts]:
-        """It is back and lists what it has. Answers what it lists but no longer holds."""
+    def resume(self, subscription: Subscription, held: Iterable[ReceiptRun], now: int) -> Resumed:
+        """It is back and lists what it has."""
         listed: set[int] = set()
-        lost: list[Receipts] = []
+        lost: list[ReceiptRun] = []
         for prefix, low, high in held:
             if prefix == subscription.prefix:
                 listed.update(range(low, high + 1))  # the wire bounds runs
@@ -131,7 +141,7 @@ class Consumers:
         subscription.away_until = subscription.adopt_until = None
         subscription.broken = False
         subscription.generation += 1
-        self.starving.forget(subscription)
+        self.hunger.forget(subscription)
         again = [entry for n, entry in subscription.held.items() if n not in listed]
         for entry in again:
             if entry.message is None:
@@ -140,7 +150,7 @@ class Consumers:
             else:
                 self._deliver_again(subscription, entry)
         self._offer(subscription)
-        return lost
+        return Resumed(subscription.generation, lost)
 
     def _deliver_again(self, subscription: Subscription, entry: Entry) -> None:
         """Under the same receipt: what a resuming client did not list."""
@@ -161,6 +171,13 @@ class Consumers:
         self._release(subscription, reserved)
         for entry in reserved:
             self._verdicts.give_back(entry, now, wall)
+        if subscription.brief:
+            self._rest(subscription, now, wall)
+
+    def _rest(self, subscription: Subscription, now: int, wall: int) -> None:
+        """What a request has is settled or lost: its subscription ends with the last of it."""
+        if subscription.closed and not subscription.held:
+            self.end(subscription, True, now, wall)
 
     def end(self, subscription: Subscription, graceful: bool, now: int, wall: int) -> None:
         """Its session ended: everything it holds goes back."""
@@ -178,6 +195,9 @@ class Consumers:
                 self._verdicts.give_back(entry, now, wall)
         if self.subscriptions.pop(subscription.prefix, None) is not None:
             self.places.give_back(subscription.claims)
+            if subscription.generation == ANYBODY and subscription.settled:
+                self.settled.keep(self._name, subscription.prefix, subscription.settled, now)
+        self.hunger.forget(subscription)
         self.timers.forget(subscription)
 
     # Granting
@@ -187,7 +207,7 @@ class Consumers:
         fair, order = self._fair, self._window.order
         deliveries: dict[Subscription, list[Run]] = {}
         granted = False
-        if self.idle:
+        if self.idle.promised:
             for thief, promised in self.idle.kept(wall).items():
                 self._give(thief, promised, deliveries, now)
         subscription = fair.best()
@@ -195,12 +215,12 @@ class Consumers:
             ready = 0
             top: Lane | None = None
             for lane in order:
-                if lane.ready:
-                    ready += lane.ready
+                if lane.fresh or lane.again:
+                    ready += len(lane.fresh) + len(lane.again)
                     top = top or lane
             if top is None:
                 break
-            share = -(-ready // len(fair.hungry))
+            share = -(-ready // len(fair.takers))
             count = min(share, subscription.free(self._bounds))
             taken, expired = self._window.expiry.take(top, count, wall)
             for entry in expired:
@@ -212,14 +232,14 @@ class Consumers:
         for receiver, runs in deliveries.items():
             self._effects.append(Deliver(receiver, runs))
         self.idle.note(subscription, granted, now)
-        if self.starving:
+        if self.hunger.waiting or self.hunger.fed:
             scarce = subscription is None
-            self.starving.speak(sum(lane.ready for lane in order) if scarce else 0)
+            self.hunger.speak(sum(lane.ready for lane in order) if scarce else 0)
 
     def pause(self) -> None:
-        """Nothing is granted for now: nobody is idle, and nobody starves."""
+        """Nothing is granted for now: nobody is idle, and nobody is waited for."""
         self.idle.since = None
-        self.starving.speak(0)
+        self.hunger.speak(0)
 
     def _give(
         self, subscription: Subscription, entries: list[Entry],
@@ -258,7 +278,9 @@ class Consumers:
         self._life.move(entries, Event.LEASE if started else Event.RESERVE, now)
         self._fair.served(subscription)
         if subscription.shared:
-            self.starving.served(subscription)
+            self.hunger.served(subscription)
+        if subscription.brief:
+            self.hunger.ask(subscription)
         self.timers.watch(subscription, deadline)
         self._offer(subscription)
         return (make_runs if past else make_fresh_runs)(entries, deadline)
@@ -285,15 +307,15 @@ class Consumers:
         free = subscription.free(self._bounds)
         self._fair.offer(subscription, free)
         if subscription.shared:
-            self.starving.offered(subscription, free)
+            self.hunger.offered(subscription, free)
 
     # What consumers say
 
     def settle(
         self, subscription: Subscription, generation: int, act: Act,
-        receipts: Iterable[Receipts], ticket: SettleTicket, now: int, wall: int,
+        receipts: Iterable[ReceiptRun], ticket: SettleTicket, now: int, wall: int,
     ) -> None:  # fmt: skip
-        """`generation` is that of its last attach or resume: an older connection has no say."""
+        """`generation` is that of the holder's attach or resume: an older holder has no say."""
         if act.verb == "ack":
             if entries := self._give_up(subscription, generation, receipts, ticket, True):
                 self._ack(subscription, entries, now)
@@ -305,6 +327,20 @@ class Consumers:
                 self._start(subscription, entries, now)
             else:
                 self._prolong(subscription, entries, now + act.lease_ms)
+        if subscription.brief:
+            self._rest(subscription, now, wall)
+
+    def knows(self, prefix: str, now: int) -> bool:
+        """Whether these receipts are, or were, from here."""
+        return prefix in self.subscriptions or self.settled.of(self._name, prefix, now) is not NONE
+
+    def settle_lost(
+        self, prefix: str, receipts: Iterable[ReceiptRun], ticket: SettleTicket, now: int
+    ) -> None:
+        """Receipts that no subscription has: those of a request that is over may be repeats."""
+        settled = self.settled.of(self._name, prefix, now)
+        for _, low, high in receipts:
+            self._report(prefix, settled, range(low, high + 1), ticket)
 
     def _start(self, subscription: Subscription, entries: list[Entry], now: int) -> None:
         reserved = [entry for entry in entries if entry.state is State.RESERVED]
@@ -342,7 +378,7 @@ class Consumers:
         else:
             self._life.move(entries, Event.ACK, now)
         # What a key blocks waits for the ack to be durable.
-        self._log.ack(entries, hurried=bool(self._window.keys))
+        self._log.ack(entries, hurried=bool(self._window.keys.known))
         self._offer(subscription)
 
     def _nack(
@@ -358,17 +394,17 @@ class Consumers:
         self._penalize(subscription, failed, now)
 
     def _find(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        self, subscription: Subscription, generation: int, receipts: Iterable[ReceiptRun],
         ticket: SettleTicket,
     ) -> list[Entry]:  # fmt: skip
         """What these receipts stand for, still held."""
         found, missing = self._look(subscription, generation, receipts, ticket, False)
         if missing:
-            self._report(subscription, missing, ticket)
+            self._report(subscription.prefix, subscription.settled, missing, ticket)
         return list(dict.fromkeys(found))  # somebody may list a receipt twice
 
     def _look(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        self, subscription: Subscription, generation: int, receipts: Iterable[ReceiptRun],
         ticket: SettleTicket, take: bool,
     ) -> tuple[list[Entry], list[int]]:  # fmt: skip
         """What is held of these receipts, and which are not. `take`: no longer after this."""
@@ -388,7 +424,7 @@ class Consumers:
         return found, missing
 
     def _give_up(
-        self, subscription: Subscription, generation: int, receipts: Iterable[Receipts],
+        self, subscription: Subscription, generation: int, receipts: Iterable[ReceiptRun],
         ticket: SettleTicket, settles: bool,
     ) -> list[Entry]:  # fmt: skip
         """What these receipts stand for, for good. `settles`: a repeat will be a duplicate."""
@@ -403,13 +439,13 @@ class Consumers:
             if self._cached:
                 self._effects.append(Forget(runs))
         if missing:
-            self._report(subscription, missing, ticket)
+            self._report(subscription.prefix, subscription.settled, missing, ticket)
         return found
 
     @staticmethod
-    def _report(subscription: Subscription, missing: list[int], ticket: SettleTicket) -> None:
-        settled = subscription.settled
-        prefix = subscription.prefix
+    def _report(
+        prefix: str, settled: Numbers, missing: Sequence[int], ticket: SettleTicket
+    ) -> None:
         ticket.duplicate += runs_of_numbers(prefix, [n for n in missing if n in settled])
         ticket.lost += runs_of_numbers(prefix, [n for n in missing if n not in settled])
 
@@ -422,7 +458,7 @@ class Consumers:
                 self.end(subscription, False, now, wall)
                 continue
             if subscription.pardon(now) and subscription.shared:
-                self.starving.pardoned(subscription)
+                self.hunger.pardoned(subscription)
             late = subscription.late(now)
             if late:
                 self._expire(subscription, late, now, wall)
@@ -430,6 +466,8 @@ class Consumers:
             again = subscription.next_check()
             if again is not None:
                 self.timers.watch(subscription, again)
+            if subscription.brief:
+                self._rest(subscription, now, wall)
         self.idle.steal(now, wall)
 
     def _expire(self, subscription: Subscription, late: list[Entry], now: int, wall: int) -> None:

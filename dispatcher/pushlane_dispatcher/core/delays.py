@@ -27,8 +27,7 @@ TIMED = (State.DELAYED, State.RETRYING)
 
 class Delays:
     __slots__ = (
-        "_bodies", "_bounds", "_effects", "_ended", "_heap", "_life", "far", "read_until",
-        "reading",
+        "_bodies", "_bounds", "_effects", "_ended", "_life", "far", "heap", "read_until", "reading",
     )  # fmt: skip
 
     def __init__(self, bounds: Bounds, life: Life, bodies: Bodies, effects: list[Effect]) -> None:
@@ -36,7 +35,8 @@ class Delays:
         self._life = life
         self._bodies = bodies
         self._effects = effects
-        self._heap: list[Item] = []
+        self.heap: list[Item] = []
+        """Those in memory."""
         self._ended = 0
         """How many of them have ended before they were due."""
         self.far = 0
@@ -49,19 +49,19 @@ class Delays:
 
     def add(self, entry: Entry) -> None:
         """A message waits for its `not_before`."""
-        heappush(self._heap, (entry.not_before, entry.seq, entry.lane.number, entry))
+        heappush(self.heap, (entry.not_before, entry.seq, entry.lane.number, entry))
 
     def ended(self, count: int) -> None:
         """So many have just ended before they were due: they are taken out as it pays."""
         self._ended += count
-        if self._ended * 2 > len(self._heap):
-            self._heap = [item for item in self._heap if item[3].state in TIMED]
-            heapify(self._heap)
+        if self._ended * 2 > len(self.heap):
+            self.heap = [item for item in self.heap if item[3].state in TIMED]
+            heapify(self.heap)
             self._ended = 0
 
     def next_due(self) -> int | None:
         """Wall clock: when the next waiting message is due."""
-        heap = self._heap
+        heap = self.heap
         while heap and heap[0][3].state not in TIMED:
             heappop(heap)
             self._ended -= 1
@@ -71,11 +71,11 @@ class Delays:
         """Take out what is due."""
         found = []
         while (at := self.next_due()) is not None and at <= wall:
-            found.append(heappop(self._heap)[3])
+            found.append(heappop(self.heap)[3])
         return found
 
     def purge(self) -> None:
-        self._heap.clear()
+        self.heap.clear()
         self._ended = self.far = 0
 
     # Leaving some to the index
@@ -94,7 +94,7 @@ class Delays:
         """When too many wait in memory, leave the later half of the delayed ones to the index."""
         if self._life.counts[State.DELAYED] <= self._bounds.delayed:
             return
-        delayed = sorted(item for item in self._heap if item[3].state is State.DELAYED)
+        delayed = sorted(item for item in self.heap if item[3].state is State.DELAYED)
         late = delayed[len(delayed) // 2 :]
         for _, seq, _, entry in late:
             bucket = entry.lane.bucket_of(seq)
@@ -105,9 +105,9 @@ class Delays:
         self.far += len(late)
         self._life.born(State.DELAYED, -len(late))
         self.read_until = late[0][0]
-        retrying = [item for item in self._heap if item[3].state is State.RETRYING]
-        self._heap = [*delayed[: -len(late)], *retrying]
-        heapify(self._heap)
+        retrying = [item for item in self.heap if item[3].state is State.RETRYING]
+        self.heap = [*delayed[: -len(late)], *retrying]
+        heapify(self.heap)
         self._ended = 0
 
     # Reading it

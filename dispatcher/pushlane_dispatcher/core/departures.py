@@ -67,8 +67,8 @@ class Line:
 class Departures:
     __slots__ = (
         "_able", "_bodiless", "_bounds", "_deciding", "_effects", "_first", "_flying", "_held",
-        "_life", "_lines", "_log", "_next", "_order", "_parked", "_parked_until", "_queue_id",
-        "_queue_name", "_shard", "_source", "_unknown", "_window", "dead_letter",
+        "_life", "_log", "_next", "_order", "_parked", "_queue_id", "_queue_name", "_shard",
+        "_source", "_unknown", "_window", "dead_letter", "lines", "parked_until",
     )  # fmt: skip
 
     def __init__(
@@ -91,7 +91,8 @@ class Departures:
         """The name under which messages are numbered."""
         self.dead_letter: str | None = None
         """Where dead letters go now; None: they end."""
-        self._lines: dict[str, Line] = {}
+        self.lines: dict[str, Line] = {}
+        """By the queue that they lead to; only those with something in them."""
         self._able: deque[Line] = deque()
         self._held: list[tuple[int, int, Line]] = []
         """Lines whose queue takes nothing, by when to try again."""
@@ -101,7 +102,8 @@ class Departures:
         """Messages under way, those included that wait for their bodies."""
         self._parked: dict[Entry, str] = {}
         """Dead letters that no queue takes, and why."""
-        self._parked_until: int | None = None
+        self.parked_until: int | None = None
+        """Monotonic: when parked messages are offered again."""
         self._order = 0
         self._first = self._next = make_seq(epoch, 1)
         """The next one's number: above all that older owners gave."""
@@ -127,9 +129,9 @@ class Departures:
         if entry.to == NOWHERE:
             self._park(entry, now)
             return
-        line = self._lines.get(entry.to)
+        line = self.lines.get(entry.to)
         if line is None:
-            line = self._lines[entry.to] = Line(entry.to)
+            line = self.lines[entry.to] = Line(entry.to)
             self._able.append(line)
         line.waiting.append(entry)
         if len(line.waiting) > self._bounds.transfers:
@@ -153,7 +155,7 @@ class Departures:
         """Send off what can go."""
         while self._held and self._held[0][0] <= now:
             self._able.append(heappop(self._held)[2])
-        if self._parked_until is not None and self._parked_until <= now:
+        if self.parked_until is not None and self.parked_until <= now:
             self._offer_again(now, wall)
         while self._able and self._flying < self._bounds.transfers:
             self._begin(self._able.popleft(), now, wall)
@@ -161,8 +163,8 @@ class Departures:
     def next_retry(self) -> int | None:
         """Monotonic: when `pump` has something to do because time passed."""
         times = [held[0] for held in self._held[:1]]
-        if self._parked_until is not None:
-            times.append(self._parked_until)
+        if self.parked_until is not None:
+            times.append(self.parked_until)
         return min(times, default=None)
 
     def _begin(self, line: Line, now: int, wall: int) -> None:
@@ -210,7 +212,7 @@ class Departures:
         self, transfer: Transfer, errors: Sequence[PushlaneError | None], now: int, wall: int
     ) -> None:
         """What the other queue said of each: None: it is stored there."""
-        line = self._lines[transfer.to]
+        line = self.lines[transfer.to]
         self._flying -= len(errors)
         late = self._late(line, now)
         if None in errors:
@@ -293,7 +295,7 @@ class Departures:
         if line.waiting:
             self._able.append(line)
         else:
-            del self._lines[line.to]
+            del self.lines[line.to]
 
     def _hold(self, line: Line, error: PushlaneError, now: int) -> None:
         """Its queue takes nothing now: try again later, and longer from time to time."""
@@ -319,21 +321,21 @@ class Departures:
         self._window.bodies.thin(entry)
         line = self._deciding.pop(entry, None)
         if line is not None:
-            if self._parked_until is None:
-                self._parked_until = now + self._bounds.parked_ms
+            if self.parked_until is None:
+                self.parked_until = now + self._bounds.parked_ms
             self._decided_one(line)
         else:  # a new owner sees at once whether it is taken now
             self._parked[entry] = "no queue took it"
-            self._parked_until = now
+            self.parked_until = now
 
     def configure(self, dead_letter: str | None) -> None:
-        if dead_letter != self.dead_letter and self._parked_until is not None:
-            self._parked_until = 0
+        if dead_letter != self.dead_letter and self.parked_until is not None:
+            self.parked_until = 0
         self.dead_letter = dead_letter
 
     def _offer_again(self, now: int, wall: int) -> None:
         """Send parked messages to where dead letters go now."""
-        self._parked_until = None
+        self.parked_until = None
         offered = [entry for entry in self._parked if entry not in self._deciding]
         for entry in offered:
             del self._parked[entry]
@@ -349,7 +351,7 @@ class Departures:
     @property
     def stuck(self) -> int:
         """Messages that wait because no queue takes them."""
-        held = sum(len(line.waiting) for line in self._lines.values() if line.failures)
+        held = sum(len(line.waiting) for line in self.lines.values() if line.failures)
         return held + len(self._parked)
 
     @property
@@ -360,7 +362,7 @@ class Departures:
     @property
     def held_up(self) -> bool:
         """Where dead letters go, nothing is taken now."""
-        line = self._lines.get(self.dead_letter or NOWHERE)
+        line = self.lines.get(self.dead_letter or NOWHERE)
         return line is not None and line.failures > 0
 
     @property
@@ -371,8 +373,8 @@ class Departures:
     def explain(self, entry: Entry) -> tuple[str, int | None]:
         """Why a message is still here, and until when (monotonic)."""
         if entry in self._parked:
-            return f"it can't leave: {self._parked[entry]}", self._parked_until
-        line = self._lines.get(entry.to)
+            return f"it can't leave: {self._parked[entry]}", self.parked_until
+        line = self.lines.get(entry.to)
         if line is not None and line.failures:
             return f"it waits for {entry.to}: {line.error}", line.retry_at
         return f"it leaves: {entry.cause}", None

@@ -27,7 +27,8 @@ class Waiting(NamedTuple):
 
 class Drops:
     __slots__ = (
-        "_bounds", "_dedup", "_effects", "_next_note", "_notes", "_number", "_waiting", "archived",
+        "_bounds", "_dedup", "_effects", "_next_note", "_notes", "_number", "archived",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, bounds: Bounds, effects: list[Effect], dedup: Dedup, notes: Notes) -> None:
@@ -38,7 +39,7 @@ class Drops:
         self._next_note = 0
         self.archived = False
         """They wait for an archive: whoever wrote it drops them."""
-        self._waiting: list[Waiting] = []
+        self.waiting: list[Waiting] = []
         """The first one due first."""
         self._number = 0
 
@@ -48,20 +49,20 @@ class Drops:
         if bucket.marks.transfers:
             window = max(window, TRANSFER_WINDOW_MS)
         self._number += 1
-        insort(self._waiting, Waiting(now + max(0, window - age), self._number, bucket))
-        if len(self._waiting) > self._bounds.drained_buckets and not self.archived:
+        insort(self.waiting, Waiting(now + max(0, window - age), self._number, bucket))
+        if len(self.waiting) > self._bounds.drained_buckets and not self.archived:
             self._drop_spare()
 
     def _drop_spare(self) -> None:
-        too_many = len(self._waiting) - self._bounds.drained_buckets
+        too_many = len(self.waiting) - self._bounds.drained_buckets
         kept: list[Waiting] = []
-        for waiting in self._waiting:
+        for waiting in self.waiting:
             if too_many and self._spare(waiting.bucket):
                 too_many -= 1
                 self._effects.append(Drop(waiting.bucket.key))
             else:
                 kept.append(waiting)
-        self._waiting = kept
+        self.waiting = kept
 
     def _spare(self, bucket: Bucket) -> bool:
         """Nobody can need its marks, although their window is not over."""
@@ -74,13 +75,13 @@ class Drops:
 
     def tick(self, now: int, wall: int) -> None:
         ripe: list[Waiting] = []
-        while self._waiting and self._waiting[0].due <= now:
-            ripe.append(self._waiting.pop(0))
+        while self.waiting and self.waiting[0].due <= now:
+            ripe.append(self.waiting.pop(0))
         lasting = [waiting for waiting in ripe if self._notes.concerns(waiting.bucket)]
         if lasting and now < self._next_note:
             for waiting in lasting:
                 ripe.remove(waiting)
-                insort(self._waiting, waiting._replace(due=self._next_note))
+                insort(self.waiting, waiting._replace(due=self._next_note))
         elif lasting:
             for waiting in lasting:
                 self._notes.keep(waiting.bucket)
@@ -88,7 +89,3 @@ class Drops:
             self._next_note = now + self._bounds.note_ms
         if not self.archived:
             self._effects += [Drop(waiting.bucket.key) for waiting in ripe]
-
-    def next(self) -> int | None:
-        """Monotonic: when `tick` has something to do."""
-        return self._waiting[0].due if self._waiting else None

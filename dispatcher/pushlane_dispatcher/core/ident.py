@@ -7,7 +7,7 @@ that was made under the same name.
 from typing import NamedTuple
 
 from pushlane.wire.errors import NotFound
-from pushlane_storage.message_id import make_id
+from pushlane_storage.seq import make_id
 
 __all__ = ["Place", "make_id", "make_ids", "parse_id"]
 

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 class Idle:
-    __slots__ = ("_bounds", "_consumers", "_life", "_promised", "_window", "since")
+    __slots__ = ("_bounds", "_consumers", "_life", "_window", "promised", "since")
 
     def __init__(self, bounds: Bounds, life: Life, window: Window, consumers: Consumers) -> None:
         self._bounds = bounds
         self._life = life
         self._window = window
         self._consumers = consumers
-        self._promised: dict[Entry, Subscription] = {}
+        self.promised: dict[Entry, Subscription] = {}
         """Taken back, and for whom."""
         self.since: int | None = None
         """Since when somebody has free permits and nothing was ready."""
 
-    def note(self, hungry: Subscription | None, granted: bool, now: int) -> None:
-        """Everything ready was granted; `hungry` is somebody who still has free permits."""
-        if hungry is None:
+    def note(self, taker: Subscription | None, granted: bool, now: int) -> None:
+        """Everything ready was granted; `taker` is somebody who still has free permits."""
+        if taker is None:
             self.since = None
         elif granted or self.since is None:
             self.since = now
@@ -59,7 +59,7 @@ class Idle:
         count = min(-(-len(prefetch) // 2), thief.free(self._bounds))
         stolen = prefetch[len(prefetch) - count :]
         if stolen:
-            self._promised.update(dict.fromkeys(stolen, thief))
+            self.promised.update(dict.fromkeys(stolen, thief))
             self._consumers.take_back(stolen, now, wall)
 
     def _find_idle(self) -> Subscription | None:
@@ -84,8 +84,8 @@ class Idle:
     def kept(self, wall: int) -> dict[Subscription, list[Entry]]:
         """Take out what can now go to those to whom it was promised."""
         kept: dict[Subscription, list[Entry]] = {}
-        for entry in [entry for entry in self._promised if entry.state is not State.VOIDING]:
-            thief = self._promised.pop(entry)
+        for entry in [entry for entry in self.promised if entry.state is not State.VOIDING]:
+            thief = self.promised.pop(entry)
             expired = self._window.expiry.expired(entry, wall)
             if entry.state is State.READY and entry.message is not None and not expired:
                 kept.setdefault(thief, []).append(entry)
@@ -96,7 +96,3 @@ class Idle:
             for lane in {entry.lane for entry in entries}:
                 lane.remove(entry for entry in entries if entry.lane is lane)
         return {thief: entries for thief, entries in given.items() if entries}
-
-    def __bool__(self) -> bool:
-        """Whether anything is promised."""
-        return bool(self._promised)

@@ -18,7 +18,7 @@ from pushlane_dispatcher.core.lane import Lane, LiveBucket
 from pushlane_dispatcher.core.marks import Marks
 from pushlane_dispatcher.core.numbers import SOMEWHERE, Place
 from pushlane_dispatcher.core.retention import too_long
-from pushlane_storage.bucket import Bucket, BucketKey
+from pushlane_storage.bucket import BucketKey
 from pushlane_storage.message import MESSAGE_OVERHEAD, Message, is_transfer, size_of
 from pushlane_storage.segment import Segment, marks_of
 from pushlane_storage.seq import counter_of, make_seq
@@ -208,9 +208,16 @@ class Journal:
         return len(lane.flights) > before
 
     def _begin(self, lane: Lane, now: int, wall: int) -> Append:
-        messages, size = self._cut(lane)
+        messages, size = lane.pending, lane.pending_size
+        if len(messages) > self._bounds.segment_messages or size > self._bounds.segment_bytes:
+            messages, size = self._cut(lane)
+        else:
+            lane.pending, lane.pending_size = [], 0
         first = make_seq(lane.epoch, lane.counter - len(lane.pending) - len(messages))
-        bucket, opens = self._bucket_for(lane, first, now, wall)
+        bucket, opens = lane.open, None
+        if bucket is None:
+            bucket = self._open_bucket(lane, first, now, wall)
+            opens = bucket.row()
         segment = Segment(bucket.key, first, messages)
         append = Append(lane, bucket, segment, opens, size, lane.plain, lane.marked)
         bucket.assigned += len(messages)
@@ -227,12 +234,8 @@ class Journal:
         return append
 
     def _cut(self, lane: Lane) -> tuple[list[Message], int]:
-        """What the next segment takes of what is pending."""
-        bounds = self._bounds
-        pending, size = lane.pending, lane.pending_size
-        if len(pending) <= bounds.segment_messages and size <= bounds.segment_bytes:
-            lane.pending, lane.pending_size = [], 0
-            return pending, size
+        """What the next segment takes of what is pending, which is too much for one."""
+        bounds, pending = self._bounds, lane.pending
         count = size = 0
         for message in pending[: bounds.segment_messages]:
             more = size_of(message)
@@ -244,17 +247,13 @@ class Journal:
         lane.pending_size -= size
         return pending[:count], size
 
-    def _bucket_for(
-        self, lane: Lane, first: int, now: int, wall: int
-    ) -> tuple[LiveBucket, Bucket | None]:
-        if lane.open is not None:
-            return lane.open, None
+    def _open_bucket(self, lane: Lane, first: int, now: int, wall: int) -> LiveBucket:
         lane.last_start = max(wall, lane.last_start + 1)
         key = BucketKey(lane.number, lane.epoch, lane.last_start)
         bucket = LiveBucket(key, first, now, Marks(self._bounds.bucket_producers))
         lane.open = bucket
         lane.buckets.append(bucket)
-        return bucket, bucket.row()
+        return bucket
 
     def roll(self, lane: Lane, bucket: LiveBucket) -> None:
         """Nothing more goes into this bucket."""
@@ -284,7 +283,10 @@ class Journal:
         append.lane.stored = segment.first + count
         bucket.count += count
         bucket.size += append.size
-        bucket.last_at = max(bucket.last_at, _last_at(append))
+        last_at = segment.messages[-1].published_at
+        if append.marked:  # only dedup windows need it exactly
+            last_at = max([message.published_at for message in segment.messages])
+        bucket.last_at = max(bucket.last_at, last_at)
         self.pending_messages -= count
         self.pending_size -= append.size
         if append.marked:
@@ -354,11 +356,3 @@ class Journal:
             lane.flights[-1].tickets.append(ticket)
         else:
             self.release(ticket)
-
-
-def _last_at(append: Append) -> int:
-    """When the newest message of a flush was published; only dedup windows need it exactly."""
-    messages = append.segment.messages
-    if not append.marked:
-        return messages[-1].published_at
-    return max(message.published_at for message in messages)

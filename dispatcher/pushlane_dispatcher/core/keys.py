@@ -34,11 +34,12 @@ class Key:
 
 
 class Keys:
-    __slots__ = ("_bounds", "_keys", "kept", "passed", "sought")
+    __slots__ = ("_bounds", "kept", "known", "passed", "sought")
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._keys: dict[str, Key] = {}
+        self.known: dict[str, Key] = {}
+        """Those with an unsettled message."""
         self.kept = 0
         """Blocked messages in memory, of all keys."""
         self.passed = 0
@@ -46,17 +47,14 @@ class Keys:
         self.sought: dict[str, Key] = {}
         """Keys without a head whose next message was passed over."""
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
     def get(self, key: str) -> Key | None:
-        return self._keys.get(key)
+        return self.known.get(key)
 
     def claim(self, key: str, entry: Entry) -> State | None:
         """What a message is that comes after all of its key so far; None: it is passed over."""
-        found = self._keys.get(key)
+        found = self.known.get(key)
         if found is None:
-            self._keys[key] = Key(entry.lane, entry)
+            self.known[key] = Key(entry.lane, entry)
             return State.READY
         if found.again is None:
             if self.keep(found, entry):
@@ -76,17 +74,17 @@ class Keys:
 
     def pass_over(self, key: str, lane: Lane, seq: int) -> None:
         """A message turns out to have a key, out of turn: look for it where it stands."""
-        found = self._keys.get(key)
+        found = self.known.get(key)
         if found is None:
-            found = self._keys[key] = self.sought[key] = Key(lane, None)
+            found = self.known[key] = self.sought[key] = Key(lane, None)
         found.again = seq if found.again is None else min(seq, found.again)
 
     def rejoin(self, entry: Entry) -> State | None:
         """What a message is that is back, in its place; None: it is passed over."""
         assert entry.key is not None
-        found = self._keys.get(entry.key)
+        found = self.known.get(entry.key)
         if found is None:
-            self._keys[entry.key] = Key(entry.lane, entry)
+            self.known[entry.key] = Key(entry.lane, entry)
             return State.READY
         if found.again is None or entry.seq < found.again:
             if found.head is None:
@@ -104,7 +102,7 @@ class Keys:
     def release(self, entry: Entry) -> Entry | None:
         """A message's end or departure is durable: who is the new head of its key, if any?"""
         assert entry.key is not None
-        found = self._keys.get(entry.key)
+        found = self.known.get(entry.key)
         if found is None:
             return None
         if found.head is not entry:
@@ -118,7 +116,7 @@ class Keys:
             return found.head
         found.head = None
         if found.again is None:
-            del self._keys[entry.key]
+            del self.known[entry.key]
         else:
             self.sought[entry.key] = found
         return None
@@ -129,22 +127,22 @@ class Keys:
 
     def exhausted(self, key: str) -> None:
         """Nothing of a key was passed over any more."""
-        found = self._keys[key]
+        found = self.known[key]
         found.again = None
         if found.head is None:
-            del self._keys[key], self.sought[key]
+            del self.known[key], self.sought[key]
 
     def head(self, key: str) -> Entry | None:
-        found = self._keys.get(key)
+        found = self.known.get(key)
         return None if found is None else found.head
 
     def purge(self) -> None:
         """Everything blocked is being purged: forget it."""
-        for name, key in list(self._keys.items()):
+        for name, key in list(self.known.items()):
             key.blocked.clear()
             key.again = None
             if key.head is None:
-                del self._keys[name]
+                del self.known[name]
         self.sought.clear()
         self.kept = self.passed = 0
 

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
 
 from pushlane_dispatcher.core.effects import Append, PublishTicket
 from pushlane_dispatcher.core.entry import Entry
@@ -18,6 +19,8 @@ from pushlane_storage.bucket import Bucket, BucketKey, MarkSummary
 from pushlane_storage.message import Message
 from pushlane_storage.seq import make_seq
 from pushlane_storage.settlement import BucketState
+
+_first = attrgetter("first")
 
 
 class LiveBucket:
@@ -166,9 +169,10 @@ class Lane:
     def bucket_of(self, seq: int) -> LiveBucket | None:
         """The live bucket that holds a stored message; None when it was drained."""
         index = bisect_right(self.buckets, seq, key=_first) - 1
-        if index < 0 or seq > self.buckets[index].last:
+        if index < 0:
             return None
-        return self.buckets[index]
+        bucket = self.buckets[index]
+        return bucket if seq < bucket.first + bucket.count else None
 
     def bucket_from(self, seq: int) -> LiveBucket | None:
         """The live bucket that holds this seq or, if none does, the next one."""
@@ -187,7 +191,3 @@ class Lane:
                 return bucket, *gap
             seq = bucket.last + 1
         return None
-
-
-def _first(bucket: LiveBucket) -> int:
-    return bucket.first

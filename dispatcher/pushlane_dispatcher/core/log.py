@@ -10,6 +10,8 @@ with or without them, and alone only after a few milliseconds.
 
 from __future__ import annotations
 
+import msgspec
+
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Effect, Settle, SettleTicket
 from pushlane_dispatcher.core.entry import Entry
@@ -20,46 +22,37 @@ from pushlane_storage.ranges import Range
 from pushlane_storage.settlement import Gone, Leaving, Purge, Settlement, Void
 
 
-class Row:
+class Row(msgspec.Struct, eq=False):
     """What one flush will say of one bucket."""
 
-    __slots__ = ("acked", "bucket", "gone", "leaving", "voids")
-
-    def __init__(self, bucket: LiveBucket) -> None:
-        self.bucket = bucket
-        self.acked: list[Range] = []
-        self.gone: list[Gone] = []
-        self.voids: list[Void] = []
-        self.leaving: list[Leaving] = []
+    bucket: LiveBucket
+    acked: list[Range] = []
+    gone: list[Gone] = []
+    voids: list[Void] = []
+    leaving: list[Leaving] = []
 
 
-class Batch:
+class Batch(msgspec.Struct, eq=False):
     """One flush: its rows, and what happens when they are durable."""
 
-    __slots__ = (
-        "acked", "barrier", "ended", "hurried", "leaving", "purges", "rows", "since", "taken",
-        "tickets", "voided",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.hurried = False
-        """Something or somebody waits for it."""
-        self.since: int | None = None
-        """Monotonic: since when it could have been begun."""
-        self.barrier = False
-        """Nothing comes into the window before it is durable."""
-        self.rows: dict[BucketKey, Row] = {}
-        self.purges: list[Purge] = []
-        self.acked: list[Entry] = []
-        self.taken: list[tuple[Subscription, list[Entry]]] = []
-        self.voided: list[Entry] = []
-        self.leaving: list[Entry] = []
-        self.ended: list[Entry] = []
-        self.tickets: list[SettleTicket] = []
+    hurried: bool = False
+    """Something or somebody waits for it."""
+    patient_until: int | None = None
+    """Monotonic: when it no longer waits for company."""
+    barrier: bool = False
+    """Nothing comes into the window before it is durable."""
+    rows: dict[BucketKey, Row] = {}
+    purges: list[Purge] = []
+    acked: list[Entry] = []
+    taken: list[tuple[Subscription, list[Entry]]] = []
+    voided: list[Entry] = []
+    leaving: list[Entry] = []
+    ended: list[Entry] = []
+    tickets: list[SettleTicket] = []
 
 
 class Log:
-    __slots__ = ("_bounds", "_effects", "_flight", "_next", "_owner", "n")
+    __slots__ = ("_bounds", "_effects", "_flight", "_owner", "n", "next")
 
     def __init__(self, bounds: Bounds, effects: list[Effect], owner: int) -> None:
         self._bounds = bounds
@@ -67,33 +60,34 @@ class Log:
         self._owner = owner
         self.n = 0
         """The next flush's number."""
-        self._next = Batch()
+        self.next = Batch()
+        """What gathers for the next flush."""
         self._flight: tuple[Settle, Batch] | None = None
 
     @property
     def idle(self) -> bool:
         """Nothing waits to be written and nothing is being written."""
-        return self._flight is None and not self._next.rows and not self._next.purges
+        return self._flight is None and not self.next.rows and not self.next.purges
 
     @property
     def purging(self) -> bool:
         """Another purge, or one more barrier, waits behind the flush under way."""
-        return self._next.barrier
+        return self.next.barrier
 
     def hold(self) -> None:
         """What was decided last must be durable before anything comes into the window."""
-        self._next.barrier = True
+        self.next.barrier = True
 
     def ack(self, entries: list[Entry], hurried: bool) -> None:
         """Entries in the order of their receipts: mostly one run of seqs."""
-        self._next.hurried |= hurried
-        self._next.acked += entries
+        self.next.hurried |= hurried
+        self.next.acked += entries
         self._ack_ranges(entries)
 
     def take(self, subscription: Subscription, entries: list[Entry]) -> None:
         """Settle before they leave: `ack: "none"`."""
-        self._next.hurried = True
-        self._next.taken.append((subscription, entries))
+        self.next.hurried = True
+        self.next.taken.append((subscription, entries))
         self._ack_ranges(entries)
 
     def _ack_ranges(self, entries: list[Entry]) -> None:
@@ -110,7 +104,7 @@ class Log:
     def _ack_range(self, lane: Lane, low: int, high: int) -> None:
         while low <= high:
             row = self._row(lane, low)
-            end = min(high, row.bucket.last)
+            end = min(high, row.bucket.first + row.bucket.count - 1)
             if row.acked and row.acked[-1][1] == low - 1:
                 row.acked[-1] = (row.acked[-1][0], end)
             else:
@@ -119,8 +113,8 @@ class Log:
 
     def void(self, entry: Entry) -> None:
         """A grant ended without a settle; the entry says how it goes on."""
-        self._next.hurried = True
-        self._next.voided.append(entry)
+        self.next.hurried = True
+        self.next.voided.append(entry)
         self._row(entry.lane, entry.seq).voids.append(
             Void(
                 entry.seq,
@@ -133,8 +127,8 @@ class Log:
         )
 
     def leave(self, entry: Entry, wall: int) -> None:
-        self._next.hurried = True
-        self._next.leaving.append(entry)
+        self.next.hurried = True
+        self.next.leaving.append(entry)
         self._row(entry.lane, entry.seq).leaving.append(
             Leaving(
                 entry.seq,
@@ -151,8 +145,8 @@ class Log:
 
     def end(self, entry: Entry) -> None:
         """It expired, was dropped, or died (after its transfer, when there was one)."""
-        self._next.hurried = True
-        self._next.ended.append(entry)
+        self.next.hurried = True
+        self.next.ended.append(entry)
         gone = self._row(entry.lane, entry.seq).gone
         seq = entry.seq
         if gone and gone[-1].cause == entry.cause and gone[-1].high == seq - 1:
@@ -161,51 +155,46 @@ class Log:
             gone.append(Gone(entry.cause, seq, seq))
 
     def purge(self, purges: list[Purge], entries: list[Entry]) -> None:
-        self._next.hurried = True
-        self._next.barrier = True
-        self._next.purges = purges
-        self._next.ended += entries
+        self.next.hurried = True
+        self.next.barrier = True
+        self.next.purges = purges
+        self.next.ended += entries
 
     def wait(self, ticket: SettleTicket) -> bool:
         """Answer this one when all that was decided before is durable; False: it is already."""
-        if self.idle:
+        if self._flight is None and not (self.next.rows or self.next.purges):
             return False
-        self._next.tickets.append(ticket)
+        self.next.tickets.append(ticket)
         if not ticket.silent:
-            self._next.hurried = True
+            self.next.hurried = True
         return True
 
     def _row(self, lane: Lane, seq: int) -> Row:
         bucket = lane.bucket_of(seq)
         assert bucket is not None  # an unsettled message's bucket is not drained
-        row = self._next.rows.get(bucket.key)
+        row = self.next.rows.get(bucket.key)
         if row is None:
-            row = self._next.rows[bucket.key] = Row(bucket)
+            row = self.next.rows[bucket.key] = Row(bucket)
         return row
-
-    def next_flush(self) -> int | None:
-        """Monotonic: when patience ends."""
-        since = self._next.since
-        return None if since is None else since + self._bounds.patience_ms
 
     def _waits(self, now: int) -> bool:
         """Whether the next flush has time to wait for company."""
-        batch = self._next
-        if batch.hurried or len(batch.acked) >= self._bounds.patience_messages:
+        batch = self.next
+        if len(batch.acked) >= self._bounds.patience_messages:
             return False
-        if batch.since is None:
-            batch.since = now
-        return now < batch.since + self._bounds.patience_ms
+        if batch.patient_until is None:
+            batch.patient_until = now + self._bounds.patience_ms
+        return now < batch.patient_until
 
     def flush(self, now: int, company: bool) -> None:
         """Begin the next flush, unless one is under way or nothing waits for it.
 
         `company`: messages are being stored just now.
         """
-        batch = self._next
+        batch = self.next
         if self._flight is not None or not (batch.rows or batch.purges):
             return
-        if not company and self._waits(now):
+        if not (company or batch.hurried) and self._waits(now):
             return
         parts = list(batch.rows)
         if batch.purges:
@@ -215,7 +204,7 @@ class Log:
             rows.append(Settlement(CONTROL, self._owner, self.n, parts, purges=batch.purges))
         settle = Settle(rows)
         self._flight = settle, batch
-        self._next = Batch()
+        self.next = Batch()
         self.n += 1
         self._effects.append(settle)
 
@@ -239,11 +228,6 @@ class Log:
             checkpoint,
         )
 
-    def touched(self) -> list[LiveBucket]:
-        """The buckets of which the flush under way speaks."""
-        assert self._flight is not None
-        return [row.bucket for row in self._flight[1].rows.values()]
-
     def settled(self, settle: Settle) -> Batch:
         """A flush is durable: fold it, and say what may happen now."""
         assert self._flight is not None
@@ -252,7 +236,7 @@ class Log:
         self._flight = None
         for row, built in zip(settle.rows, batch.rows.values(), strict=False):
             built.bucket.state.apply(row)
-        if not (self._next.rows or self._next.purges):  # they waited for this flush only
-            batch.tickets += self._next.tickets
-            self._next.tickets = []
+        if not (self.next.rows or self.next.purges):  # they waited for this flush only
+            batch.tickets += self.next.tickets
+            self.next.tickets = []
         return batch

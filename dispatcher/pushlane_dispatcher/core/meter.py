@@ -7,12 +7,14 @@ does. Where the order is not kept, a few land in a neighbour's bin.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 from pushlane_dispatcher.core.entry import Entry
-from pushlane_storage.histogram import bin_of
 from pushlane_storage.message import MESSAGE_OVERHEAD, Message
+from pushlane_storage.usage import bin_of
 
 T = TypeVar("T")
 
@@ -23,31 +25,34 @@ class Meter:
     def __init__(self, offset: int = 0) -> None:
         self.offset = offset
         """How far the wall clock is ahead of `now`."""
-        self._counts: dict[str, int] = {}
-        self._publish: dict[int, int] = {}
-        self._delivery: dict[int, int] = {}
-        self._ack: dict[int, int] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._counts: dict[str, int] = defaultdict(int)
+        self._publish: dict[int, int] = defaultdict(int)
+        self._delivery: dict[int, int] = defaultdict(int)
+        self._ack: dict[int, int] = defaultdict(int)
 
     def stored(self, messages: Sequence[Message], size: int, now: int) -> None:
         """A flush of messages is stored. `size` has an overhead for each."""
-        self._count("bytes_in", size - len(messages) * MESSAGE_OVERHEAD)
+        self._counts["bytes_in"] += size - len(messages) * MESSAGE_OVERHEAD
         _spread(self._publish, messages, _published_at, now + self.offset, 0, len(messages))
 
     def delivered(self, entries: Sequence[Entry], fresh: bool, now: int) -> None:
         """Messages of one lane go to a consumer; `fresh`: for the first time."""
-        self._count("delivered", len(entries))
+        self._counts["delivered"] += len(entries)
         size = 0
         for entry in entries:
             size += entry.size
-        self._count("bytes_out", size - len(entries) * MESSAGE_OVERHEAD)
+        self._counts["bytes_out"] += size - len(entries) * MESSAGE_OVERHEAD
         if fresh:
             _spread(self._delivery, entries, _due_at, now + self.offset, 0, len(entries))
 
     def started(self, count: int) -> None:
-        self._count("started", count)
+        self._counts["started"] += count
 
     def retried(self) -> None:
-        self._count("retried", 1)
+        self._counts["retried"] += 1
 
     def acked(self, entries: Sequence[Entry], now: int) -> None:
         """Before they move on: `since` is when their consumer got them, or took them up."""
@@ -55,18 +60,14 @@ class Meter:
 
     def take(self) -> dict[str, int]:
         """What was counted since the last time, by name."""
-        found = self._counts
+        found = dict(self._counts)
         histograms = (
             ("publish_ms", self._publish), ("delivery_ms", self._delivery), ("ack_ms", self._ack),
         )  # fmt: skip
         for name, bins in histograms:
             found |= {f"{name}.{number}": count for number, count in bins.items()}
-        self._counts, self._publish, self._delivery, self._ack = {}, {}, {}, {}
+        self._clear()
         return found
-
-    def _count(self, name: str, amount: int) -> None:
-        counts = self._counts
-        counts[name] = counts.get(name, 0) + amount
 
 
 def _spread(
@@ -76,22 +77,18 @@ def _spread(
     """Enter how long it took from each item's begin to the end, for items low to high - 1."""
     first = bin_of(end - begin(items[low]))
     if first == bin_of(end - begin(items[high - 1])):
-        bins[first] = bins.get(first, 0) + high - low
+        bins[first] += high - low
         return
     middle = (low + high) // 2
     _spread(bins, items, begin, end, low, middle)
     _spread(bins, items, begin, end, middle, high)
 
 
-def _published_at(message: Message) -> int:
-    return message.published_at
+_published_at = attrgetter("published_at")
+_since = attrgetter("since")
 
 
 def _due_at(entry: Entry) -> int:
     """When it could have been delivered for the first time."""
     assert entry.message is not None  # what is granted has its body
     return max(entry.message.published_at, entry.not_before)
-
-
-def _since(entry: Entry) -> int:
-    return entry.since

@@ -5,7 +5,7 @@ ready messages. Those may stand in the store, or be about to be stored; then roo
 as they come in. What is in flight, or waits for its time or its key, is never taken away: a queue
 full of that refuses, too.
 
-The limits are the queue's; each shard has a share of them (`pushlane_dispatcher.shares`).
+The limits are the queue's; each shard has a share of them (`pushlane_dispatcher.queues.shares`).
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ class Overflow:
     def has_room(self, count: int, size: int) -> bool:
         if self.limit_bytes is not None and self.used_bytes + size > self.limit_bytes:
             return False
-        used = self.messages + self._journal.pending_messages - self._going
-        return used + count <= self.limit
+        used = self.messages + self._journal.pending_messages + count
+        return used <= self.limit or used - self._going <= self.limit
 
     def make_room(self, count: int, size: int, now: int, wall: int) -> PushlaneError | None:
         """Room for messages of this size in all, or why there is none; then nothing changes."""

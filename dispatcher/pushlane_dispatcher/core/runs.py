@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pushlane_dispatcher.core.effects import Receipts, Run
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.core.effects import Run
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.life import State
 
@@ -56,14 +57,14 @@ def make_runs(entries: Sequence[Entry], deadline: int) -> list[Run]:
     return runs
 
 
-def receipts_of(prefix: str, entries: Iterable[Entry]) -> list[Receipts]:
+def receipts_of(prefix: str, entries: Iterable[Entry]) -> list[ReceiptRun]:
     """The receipts of messages that one subscription holds."""
     return runs_of_numbers(prefix, [entry.n for entry in entries])
 
 
-def runs_of_numbers(prefix: str, numbers: Sequence[int]) -> list[Receipts]:
+def runs_of_numbers(prefix: str, numbers: Sequence[int]) -> list[ReceiptRun]:
     """Receipt numbers as runs, in the order given."""
-    runs: list[Receipts] = []
+    runs: list[ReceiptRun] = []
     low = high = -1
     for n in numbers:
         if n != high + 1 or high < 0:

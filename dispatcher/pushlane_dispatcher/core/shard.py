@@ -17,11 +17,12 @@ outside, or when a predecessor stored something in the future: one of the two cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from pushlane.wire.errors import PushlaneError
+from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.core.account import Account
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, Bounds
@@ -41,7 +42,7 @@ from pushlane_dispatcher.core.effects import (
     Page,
     Published,
     PublishTicket,
-    Receipts,
+    Resumed,
     Schedule,
     Settle,
     SettleTicket,
@@ -67,9 +68,8 @@ from pushlane_dispatcher.core.meter import Meter
 from pushlane_dispatcher.core.notes import Notes
 from pushlane_dispatcher.core.overflow import Overflow
 from pushlane_dispatcher.core.places import Claims
-from pushlane_dispatcher.core.recovered import Recovered
+from pushlane_dispatcher.core.recovered import Recovered, restore
 from pushlane_dispatcher.core.redriving import redrive
-from pushlane_dispatcher.core.restore import restore
 from pushlane_dispatcher.core.retention import Retention
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.verdicts import Verdicts
@@ -84,36 +84,57 @@ from pushlane_storage.seq import make_seq
 from pushlane_storage.settlement import Purge
 from pushlane_storage.tally import Counters
 
+NEVER = 1 << 62
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What whoever opens a shard brings along: all else is read."""
+
+    key: ShardKey
+    name: str
+    """The queue's."""
+    config: QueueConfig
+    dead_letter: str | None
+    """The queue for dead letters; None: nowhere."""
+    epoch: int
+    chance: Callable[[], float]
+    """Random numbers in [0, 1)."""
+    bounds: Bounds = Bounds()
+    cached: bool = False
+    """A lease cache wants to be told of starts, extensions and ends."""
+    meter: Meter | None = None
+    tenant: str = ""
+    shared: bool = False
+    """Predecessors may still be running: another process may take over what one has."""
+
+
+class Moment(NamedTuple):
+    """A look at the clock."""
+
+    now: int
+    """Monotonic milliseconds."""
+    offset: int
+    """What to add to get wall-clock time."""
+    doubted: bool = False
+    """Other clocks disagree."""
+
+    @property
+    def wall(self) -> int:
+        return self.now + self.offset
+
 
 class Shard:
-    def __init__(
-        self,
-        key: ShardKey,
-        name: str,
-        config: QueueConfig,
-        dead_letter: str | None,
-        epoch: int,
-        recovered: Recovered,
-        now: int,
-        offset: int,
-        chance: Callable[[], float],
-        bounds: Bounds | None = None,
-        cached: bool = False,
-        meter: Meter | None = None,
-        tenant: str = "",
-        doubted: bool = False,
-    ) -> None:
-        """`cached`: a lease cache wants to be told of starts, extensions and ends.
-
-        `doubted`: the clock that made `offset` is.
-        """
+    def __init__(self, setup: Setup, recovered: Recovered, moment: Moment) -> None:
+        now, offset, doubted = moment
+        key, name, config, epoch = setup.key, setup.name, setup.config, setup.epoch
         self.key = key
         self.name = name
         self.epoch = epoch
         self.offset = offset
-        self.bounds = bounds = bounds or Bounds()
-        self._newest_at = recovered.newest_at
-        self.meter = meter
+        self.bounds = bounds = setup.bounds
+        self.newest_at = recovered.newest_at
+        """Wall clock: when the newest message was published that was there before."""
+        self.meter = meter = setup.meter
         if meter is not None:
             meter.offset = offset
         self.account = Account(recovered.tally, recovered.buckets)
@@ -129,21 +150,23 @@ class Shard:
             bounds, self._effects, self.life, self.log, self.window,
             (name, key.queue_id, key.shard), epoch,
         )  # fmt: skip
-        self.verdicts = Verdicts(self.life, self.log, self.window, self.departures, chance, meter)
+        self.verdicts = Verdicts(
+            self.life, self.log, self.window, self.departures, setup.chance, meter
+        )
         self.consumers = Consumers(
-            bounds, epoch, self._effects, self.life, self.log, self.window, self.verdicts, cached,
-            meter,
+            bounds, epoch, self._effects, self.life, self.log, self.window, self.verdicts,
+            setup.cached, meter, key,
         )  # fmt: skip
         self._purges = recovered.purges
         """The rows of purges that are stored; only the last of them counts."""
         self.overflow = Overflow(
             bounds, self.life, self.journal, self.window, self.verdicts, self.departures
         )
-        blank = Note(epoch, 0, tenant, name)
+        blank = Note(epoch, 0, setup.tenant, name)
         self.notes = Notes(bounds, self._effects, self.dedup.producers, blank)
         self._drops = Drops(bounds, self._effects, self.dedup, self.notes)
         self.retention = Retention(bounds, self.log, self.window, self.verdicts, self.departures)
-        self.configure(config, dead_letter)
+        self.configure(config, setup.dead_letter)
         self.window.delays.read_until = now + offset + bounds.horizon_ms
         self.clock_suspect = False
         self._judge_clock(now + offset, doubted)
@@ -176,9 +199,13 @@ class Shard:
             self.consumers.pause()
         if self.overflow.owing:
             self.overflow.pay(now, wall)
-        self.departures.pump(now, wall)
+        if self.departures.lines or self.departures.parked_until is not None:
+            self.departures.pump(now, wall)
         self.window.read()
-        self.window.delays.read(wall)
+        if self.window.delays.far:
+            self.window.delays.read(wall)
+        if self.consumers.hunger.asking and (self.config.paused or not self.window.promising):
+            self.consumers.hunger.nothing_left()
         if self.journal.soonest is not None or self.life.counts[State.LEAVING]:
             self._remind(now, wall)
         if self.notes.holding is None:
@@ -235,27 +262,23 @@ class Shard:
     ) -> PublishTicket:
         """Messages to be stored. `Published` says when they are, or why not."""
         ticket = PublishTicket([], lanes, token)
+        journal, count = self.journal, len(messages)
+        size = journal.plain_size(messages) if lanes is None else None
+        if size is not None and not journal.full(count, size):
+            name, low = messages[0].producer, messages[0].producer_seq
+            new = name is None or self.dedup.producers.all_new(name, low, now)
+            if new and self.overflow.has_room(count, size):
+                journal.publish_plain(messages, ticket, size, now)
+                return ticket
         wall = now + self.offset
-        size = self.journal.plain_size(messages) if lanes is None else None
-        if size is not None and self._fits(len(messages), size) and self._new(messages[0], now):
-            self.journal.publish_plain(messages, ticket, size, now)
-            return ticket
 
         def make_room(count: int, size: int) -> Any:
             return self.overflow.make_room(count, size, now, wall)
 
-        self.journal.publish(messages, ticket, make_room, now)
+        journal.publish(messages, ticket, make_room, now)
         if not ticket.waits:
             self._effects.append(Published(ticket))
         return ticket
-
-    def _fits(self, count: int, size: int) -> bool:
-        return not self.journal.full(count, size) and self.overflow.has_room(count, size)
-
-    def _new(self, first: Message, now: int) -> bool:
-        """Whether neither it nor what its producer numbered after it can be a repeat."""
-        name, low = first.producer, first.producer_seq
-        return name is None or self.dedup.producers.all_new(name, low, now)
 
     def appended(self, append: Append, now: int) -> None:
         """A flush is stored."""
@@ -269,7 +292,8 @@ class Shard:
             self.overflow.recount(stored.bucket)
             self.window.stored(stored, now, wall)
             for bucket in stored.lane.buckets[-2:]:
-                self.close(stored.lane, bucket, now)
+                if bucket.rolled:
+                    self.close_bucket(stored.lane, bucket, now)
 
     def allot(self, messages: int, size: int | None, now: int) -> bool:
         """This shard's share of the queue's `max_messages` and `max_bytes`. Does anything go?"""
@@ -290,9 +314,7 @@ class Shard:
     def detach(self, subscription: Subscription, resume_ms: int, now: int) -> None:
         self.consumers.detach(subscription, now + resume_ms)
 
-    def resume(
-        self, subscription: Subscription, held: Iterable[Receipts], now: int
-    ) -> list[Receipts]:
+    def resume(self, subscription: Subscription, held: Iterable[ReceiptRun], now: int) -> Resumed:
         return self.consumers.resume(subscription, held, now)
 
     def unsubscribe(self, subscription: Subscription, now: int) -> None:
@@ -305,9 +327,16 @@ class Shard:
     def credit(self, subscription: Subscription, credit: int) -> None:
         self.consumers.set_credit(subscription, credit)
 
+    def settle_lost(
+        self, prefix: str, receipts: Iterable[ReceiptRun], ticket: SettleTicket, now: int
+    ) -> None:
+        """The same where no subscription has this prefix (any more)."""
+        self.consumers.settle_lost(prefix, receipts, ticket, now)
+        self._answer(ticket)
+
     def settle(
         self, subscription: Subscription, generation: int, act: Act,
-        receipts: Iterable[Receipts], ticket: SettleTicket, now: int,
+        receipts: Iterable[ReceiptRun], ticket: SettleTicket, now: int,
     ) -> None:  # fmt: skip
         """Start, ack, nack or extend what these receipts stand for."""
         wall = now + self.offset
@@ -335,13 +364,14 @@ class Shard:
         """A flush of the settlement log is durable."""
         wall = now + self.offset
         self.account.changed = True
-        buckets = self.log.touched()
         batch = self.log.settled(settle)
+        buckets = [row.bucket for row in batch.rows.values()]
         for bucket in buckets:
             self.overflow.recount(bucket)
         self._settle_batch(batch, (settle.rows[0].owner, settle.rows[0].n), now, wall)
         for bucket in buckets:
-            self.close(self.window.lanes[bucket.key.lane], bucket, now)
+            if bucket.rolled:
+                self.close_bucket(self.window.lanes[bucket.key.lane], bucket, now)
 
     def _settle_batch(self, batch: Batch, flush: tuple[int, int], now: int, wall: int) -> None:
         self._ended(batch.acked, Event.SETTLED, now)
@@ -409,7 +439,7 @@ class Shard:
                 bucket.state.purge(purge, bucket.first, bucket.last)
                 count += bucket.state.settled.count - before
                 self.overflow.recount(bucket)
-                self.close(lane, bucket, now)
+                self.close_bucket(lane, bucket, now)
         if count:
             self.verdicts.count("purged", count)
         return count
@@ -475,34 +505,47 @@ class Shard:
             bucket = lane.open
             if bucket is not None and not lane.flights and self.journal.outgrown(bucket, now):
                 self.journal.roll(lane, bucket)
-                self.close(lane, bucket, now)
+                self.close_bucket(lane, bucket, now)
 
     def _judge_clock(self, wall: int, doubted: bool) -> None:
-        suspect = doubted or self._newest_at - wall > CLOCK_TOLERANCE_MS
+        suspect = doubted or self.newest_at - wall > CLOCK_TOLERANCE_MS
         if suspect != self.clock_suspect:
             self.clock_suspect = suspect
             self.window.expiry.judge_from(make_seq(self.epoch, 0) if suspect else 0, wall)
 
     def wake_at(self) -> int | None:
         """Monotonic: when `tick` has something to do next; None: not before the next event."""
-        times = [self.consumers.timers.next(), self.consumers.idle.next_steal()]
-        times += [self.departures.next_retry(), self.log.next_flush()]
-        delays = self.window.delays
-        walls = [delays.next_due(), delays.next_read(), self.window.expiry.next_at]
+        consumers, departures, delays = self.consumers, self.departures, self.window.delays
+        times = [consumers.timers.next(), self.log.next.patient_until]
+        walls = [self.window.expiry.next_at]
+        if consumers.idle.since is not None:
+            times.append(consumers.idle.next_steal())
+        if departures.lines or departures.parked_until is not None:
+            times.append(departures.next_retry())
+        if delays.heap:
+            walls.append(delays.next_due())
+        if delays.far:
+            walls.append(delays.next_read())
         if not self.clock_suspect:
-            times.append(self._drops.next())
-            walls.append(self.retention.next())
-        times += [wall - self.offset for wall in walls if wall is not None]
-        times += [
-            lane.open.opened_at + self.bounds.bucket_ms
-            for lane in self.window.order
-            if lane.open is not None and not lane.flights
-        ]
-        return min((time for time in times if time is not None), default=None)
+            if self._drops.waiting:
+                times.append(self._drops.waiting[0].due)
+            if self.retention.next_at is not None:
+                walls.append(self.retention.next())
+        at = NEVER  # plain loops: this is asked with every pump
+        for time in times:
+            if time is not None and time < at:
+                at = time
+        for wall in walls:
+            if wall is not None and wall - self.offset < at:
+                at = wall - self.offset
+        for lane in self.window.order:
+            if lane.open is not None and not lane.flights:
+                at = min(at, lane.open.opened_at + self.bounds.bucket_ms)
+        return None if at == NEVER else at
 
     # Buckets
 
-    def close(self, lane: Lane, bucket: LiveBucket, now: int) -> None:
+    def close_bucket(self, lane: Lane, bucket: LiveBucket, now: int) -> None:
         """Close a bucket when all of it is stored, and let it go when all of it is settled."""
         if bucket.rolled and not bucket.closed and bucket.count == bucket.assigned:
             bucket.closed = True

@@ -7,7 +7,7 @@ have, and so on, until it has nearly all; and when the client holds more than it
 its credit), no shard grants anything.
 
 With fewer spare permits than shards some get none. A shard that has something for which it has no
-permit says so (`Starved`), and comes first, in the order in which they said it. It keeps its place
+permit says so (`Hungry`), and comes first, in the order in which they said it. It keeps its place
 until it delivers, or says that there is nothing any more: a permit that was taken away again before
 it could be used would go back and forth for ever.
 
@@ -20,13 +20,13 @@ from collections.abc import Collection, Sequence
 
 
 class SharedCredit:
-    __slots__ = ("_first", "_starving", "total")
+    __slots__ = ("_first", "_hungry", "total")
 
     def __init__(self, total: int, first: int = 0) -> None:
-        """`first`: which shard gets what is left over when none is starving."""
+        """`first`: which shard gets what is left over when none is hungry."""
         self.total = total
         self._first = first
-        self._starving: dict[int, None] = {}
+        self._hungry: dict[int, None] = {}
 
     def deal(self, used: Sequence[int], down: Collection[int] = ()) -> list[int]:
         """The credit of each shard. `used` permits are held there, or wait for a backoff to end.
@@ -46,20 +46,20 @@ class SharedCredit:
 
     def _order(self, count: int) -> list[int]:
         others = [(self._first + step) % count for step in range(count)]
-        return [*self._starving, *(shard for shard in others if shard not in self._starving)]
+        return [*self._hungry, *(shard for shard in others if shard not in self._hungry)]
 
     # What shards say
 
-    def starved(self, shard: int, starving: bool) -> None:
-        if starving:
-            self._starving.setdefault(shard)
+    def hungry(self, shard: int, hungry: bool) -> None:
+        if hungry:
+            self._hungry.setdefault(shard)
         else:
-            self._starving.pop(shard, None)
+            self._hungry.pop(shard, None)
 
     def delivered(self, shard: int) -> None:
         """It had its turn; if there is more, it says so again."""
-        self._starving.pop(shard, None)
+        self._hungry.pop(shard, None)
 
     def resumed(self) -> None:
         """The client was away: now the shards begin anew."""
-        self._starving.clear()
+        self._hungry.clear()

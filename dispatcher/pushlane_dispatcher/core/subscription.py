@@ -16,12 +16,21 @@ from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.places import Claims
 from pushlane_storage.ranges import Ranges
 
+FIRST = 1
+"""The generation of who attached."""
+ANYBODY = 0
+"""The generation of those that nobody holds: of requests, and of what only the lease cache knew,
+until its session resumes. Whoever has a receipt may settle."""
+REQUEST = "http:"
+"""How subscriptions of requests are called, which have no session. No session is called so."""
+
 
 class Subscription:
     __slots__ = (
-        "ack_none", "adopt_until", "away_until", "broken", "check_at", "claims", "client", "closed",
-        "credit", "explicit", "failures", "generation", "held", "lazy", "lease_ms", "next_n",
-        "penalties", "prefix", "session", "settled", "shared", "stamp", "taking", "token", "turn",
+        "ack_none", "adopt_until", "away_until", "brief", "broken", "check_at", "claims", "client",
+        "closed", "credit", "explicit", "failures", "generation", "held", "lazy", "lease_ms",
+        "next_n", "penalties", "prefix", "session", "settled", "shared", "stamp", "taking", "token",
+        "turn",
     )  # fmt: skip
 
     def __init__(
@@ -41,6 +50,9 @@ class Subscription:
         self.prefix = prefix
         """The P of its receipts P.N: unguessable, made by the caller."""
         self.session = session
+        self.brief = session.startswith(REQUEST)
+        """It is a request's: it is told whenever nothing is left for it here, and ends with its
+        last lease."""
         self.client = client
         """What its client calls itself."""
         self.claims = claims
@@ -50,11 +62,12 @@ class Subscription:
         self.explicit = explicit
         self.ack_none = ack_none
         self.shared = shared
-        """Its credit is a share of one for several shards: it is told when it starves here."""
+        """Its credit is a share of one for several shards: it is told when it is missed here."""
         self.token = token
         """The caller's own handle."""
-        self.generation = 1
-        """One more with every resume; frames of an older one no longer count."""
+        self.generation = ANYBODY if self.brief else FIRST
+        """One more with every detach and resume. It is told to who attached or resumed, and comes
+        back with every settle: one with another number no longer counts."""
         self.held: dict[int, Entry] = {}
         """Receipt number → what it stands for."""
         self.next_n = 1
@@ -133,26 +146,26 @@ class Subscription:
 class Fair:
     """Chooses who gets the next run: most free permits first, ties in turn."""
 
-    __slots__ = ("_heap", "_offers", "_turns", "hungry")
+    __slots__ = ("_heap", "_offers", "_turns", "takers")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, int, Subscription]] = []
         """(-free, turn, order of offers, stamp, who): what has an old stamp is void."""
         self._offers = 0
         self._turns = 0
-        self.hungry: set[Subscription] = set()
+        self.takers: set[Subscription] = set()
 
     def offer(self, subscription: Subscription, free: int) -> None:
         """A subscription's free permits changed."""
         subscription.stamp += 1
         if free <= 0:
-            self.hungry.discard(subscription)
+            self.takers.discard(subscription)
             return
-        self.hungry.add(subscription)
+        self.takers.add(subscription)
         self._offers += 1
         item = (-free, subscription.turn, self._offers, subscription.stamp, subscription)
         heappush(self._heap, item)
-        if len(self._heap) > 4 * len(self.hungry) + 64:
+        if len(self._heap) > 4 * len(self.takers) + 64:
             self._heap = [item for item in self._heap if item[4].stamp == item[3]]
             heapify(self._heap)
 

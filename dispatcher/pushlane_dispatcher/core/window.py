@@ -87,9 +87,9 @@ class Window:
         lane, segment, bucket = append.lane, append.segment, append.bucket
         if lane.cursor != segment.first or lane.paging or lane.bare:
             return
-        if self.purging or self.overdone or not self.bodies.room_for(lane):
-            return
-        if not self.bodies.fits(append.size):
+        counts = self._life.counts
+        away = counts[_RETRYING] or counts[_LEAVING]
+        if self.purging or (away and self.overdone) or not self.bodies.takes(lane, append.size):
             return
         if append.plain:
             self.admission.plain(lane, segment.first, segment.messages, append.size, now)
@@ -113,7 +113,7 @@ class Window:
         for lane in self.order:
             if lane.bare and not outdone:
                 self.bodies.fetch(lane, AHEAD * self._bounds.page_messages)
-            if lane.backlogged:
+            if lane.cursor < lane.stored:
                 self._page(lane)
                 outdone |= lane.backlogged
 
@@ -313,6 +313,11 @@ class Window:
         return dict(zip(NUMBERS, found, strict=True))
 
     # Going
+
+    @property
+    def promising(self) -> bool:
+        """Something is ready, or is on its way in and may be."""
+        return self.reading or any(lane.ready or lane.bare for lane in self.order)
 
     @property
     def reading(self) -> bool:

@@ -11,11 +11,12 @@ from typing import Any
 
 from pushlane.wire.errors import PushlaneError
 from pushlane.wire.limits import DEFAULT_LANE
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import (
     Deliver,
     Lost,
     PublishTicket,
-    Receipts,
     SettleTicket,
     Transfer,
 )
@@ -23,8 +24,8 @@ from pushlane_dispatcher.core.ident import make_id, parse_id
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.recording.recorder import Recorder
+from pushlane_history import event as history
 from pushlane_storage.bucket import CONTROL
-from pushlane_storage.history import event as history
 from pushlane_storage.message import TRANSFER, Message, is_transfer
 from pushlane_storage.segment import Segment
 from pushlane_storage.settlement import Purge, Settlement
@@ -45,6 +46,9 @@ class Notes:
         self.label = f"{tenant}/{name}"
         self._shard = shard
         self._wall = wall
+        self._publishes: dict[PublishTicket, list[int]] = {}
+        self._settles: dict[SettleTicket, dict[str, int]] = {}
+        """By ticket: the numbers of requests that wait for their answer."""
         recorder.labels[shard.key.queue_id] = self.label
 
     def opened(self, node: str, *, alone: bool) -> None:
@@ -75,11 +79,13 @@ class Notes:
 
     # Publishing
 
-    def published(self, messages: Sequence[Message], ticket: PublishTicket) -> list[int]:
-        """The numbers of these requests; 0 for a transfer, which is none."""
-        return [self._asked(message, ticket, index) for index, message in enumerate(messages)]
+    def published(self, messages: Sequence[Message], ticket: PublishTicket) -> None:
+        self._publishes[ticket] = [
+            self._request(message, ticket, index) for index, message in enumerate(messages)
+        ]
 
-    def _asked(self, message: Message, ticket: PublishTicket, index: int) -> int:
+    def _request(self, message: Message, ticket: PublishTicket, index: int) -> int:
+        """Its number; 0 for a transfer, which is none."""
         if is_transfer(message):
             return 0
         op, seq = self._recorder.op(), ticket.seqs[index]
@@ -98,10 +104,11 @@ class Notes:
             )
         )  # fmt: skip
 
-    def answered(
-        self, ops: Sequence[int], ticket: PublishTicket, error: PushlaneError | None
-    ) -> None:
-        for index, op in enumerate(ops):
+    def answered(self, ticket: PublishTicket | SettleTicket, error: PushlaneError | None) -> None:
+        if isinstance(ticket, SettleTicket):
+            self._decided(self._settles.pop(ticket, {}), ticket, error)
+            return
+        for index, op in enumerate(self._publishes.pop(ticket, ())):
             if op:
                 self._record(self._answer(op, index, ticket, error))
 
@@ -185,25 +192,40 @@ class Notes:
         for receipt in _each(effect.receipts):
             self._record(history.LeaseLost(self._wall(), receipt))
 
-    def started(self, receipts: Iterable[Receipts], ticket: SettleTicket) -> None:
+    def asked(
+        self, act: Act, receipts: Iterable[ReceiptRun], sub: Subscription, ticket: SettleTicket
+    ) -> None:
+        """One start, ack, nack or extend."""
+        if act.verb == "start":
+            self._started(receipts, ticket)
+            return
+        ops = self._settling("reject" if act.dead else act.verb, receipts, sub.session, ticket)
+        if ticket.token is not None:
+            self._settles[ticket] = ops
+
+    def _started(self, receipts: Iterable[ReceiptRun], ticket: SettleTicket) -> None:
         refused = {*_each(ticket.lost), *_each(ticket.duplicate)}
         for receipt in _each(receipts):
             if receipt not in refused:
                 self._record(history.Start(self._wall(), receipt))
 
-    def settling(
-        self, kind: history.Kind, receipts: Iterable[Receipts], session: str, *, answered: bool
+    def _settling(
+        self,
+        kind: history.Kind,
+        receipts: Iterable[ReceiptRun],
+        session: str,
+        ticket: SettleTicket,
     ) -> dict[str, int]:
         """The numbers of these requests, by receipt."""
         ops = {}
         for receipt in _each(receipts):
             op = ops[receipt] = self._recorder.op()
             self._record(history.Settle(self._wall(), op, kind, receipt, session))
-            if not answered:
+            if ticket.token is None:
                 self._record(history.Verdict(self._wall(), op, "unknown"))
         return ops
 
-    def decided(
+    def _decided(
         self, ops: dict[str, int], ticket: SettleTicket, error: PushlaneError | None
     ) -> None:
         lost, repeated = set(_each(ticket.lost)), set(_each(ticket.duplicate))
@@ -277,7 +299,7 @@ def _lane(ticket: PublishTicket, index: int) -> int:
     return DEFAULT_LANE if ticket.lanes is None else ticket.lanes[index]
 
 
-def _each(receipts: Iterable[Receipts]) -> Iterator[str]:
+def _each(receipts: Iterable[ReceiptRun]) -> Iterator[str]:
     for prefix, low, high in receipts:
         for n in _span(low, high):
             yield f"{prefix}.{n}"

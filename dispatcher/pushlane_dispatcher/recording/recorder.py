@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pushlane_dispatcher.recording.settings import HistorySettings
-from pushlane_storage.history.event import (
+from pushlane_history.event import (
     Begin,
     Crash,
     DamagedHistory,
@@ -28,7 +28,7 @@ from pushlane_storage.history.event import (
     decode,
     write,
 )
-from pushlane_storage.sqlite.folder import make_folder, private_opener
+from pushlane_storage.files import make_folder, private_opener
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,6 @@ import trio
 
 from pushlane.wire.errors import BadRequest, Forbidden, Unauthorized
 from pushlane.wire.limits import DEFAULTS
-from pushlane_gateway.auth.failed_logins import NoToken
 from pushlane_gateway.auth.identity import ANONYMOUS, Identity
 from pushlane_gateway.auth.key import PREFIX, ApiKey, check_label, digest_of, id_of
 from pushlane_gateway.auth.key_file import (
@@ -40,13 +39,13 @@ from pushlane_gateway.auth.key_file import (
     read_keys,
     stamp_of,
 )
-from pushlane_gateway.auth.reserve import Reserve
+from pushlane_gateway.auth.refused import NoToken
 from pushlane_gateway.auth.rule import Rule, check_count, covers, first_uncovered
 from pushlane_gateway.auth.settings import AuthSettings
-from pushlane_gateway.auth.signer import Signer
-from pushlane_gateway.auth.signing_file import DEFAULT_NAME as SIGNING_FILE
-from pushlane_gateway.auth.signing_file import check_secrets, make_secret, read_or_make
+from pushlane_gateway.auth.signer import DEFAULT_NAME as SIGNING_FILE
+from pushlane_gateway.auth.signer import Signer, check_secrets, make_secret, read_or_make
 from pushlane_gateway.configuration.errors import ConfigurationError
+from pushlane_gateway.descriptors import Reserve
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -23,12 +23,12 @@ from pushlane_dispatcher.node import (
     SqliteLimits,
     check_config,
 )
+from pushlane_dispatcher.port import QueueConfig
 from pushlane_gateway.auth.admission import ShareSettings
 from pushlane_gateway.auth.key_file import DEFAULT_NAME as KEYS_FILE
 from pushlane_gateway.auth.origin import check_host, check_origin
 from pushlane_gateway.auth.settings import AuthSettings
-from pushlane_gateway.auth.signing_file import check_secrets
-from pushlane_gateway.configuration.sections import LogSettings, QueueSettings, TlsSettings
+from pushlane_gateway.auth.signer import check_secrets
 from pushlane_gateway.http.settings import HttpSettings
 from pushlane_gateway.listener.address import parse_address
 from pushlane_gateway.session.settings import SessionSettings
@@ -36,6 +36,34 @@ from pushlane_gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
     from pushlane_gateway.configuration.known import Key
+
+
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    certificate: str | None = None
+    """File with the certificate and its chain, PEM. With it the server speaks TLS only."""
+    key: str | None = None
+    """File with the certificate's private key, PEM. Both are read again when they change."""
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            missing = "key" if self.key is None else "certificate"
+            raise ValueError(f"{missing} is missing: TLS needs both certificate and key")
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is less important than this is not logged."""
+    format: Literal["auto", "text", "json"] = "auto"
+    """`text` is for people, `json` has one object per line for programs, `auto` is `text` on a
+    terminal and `json` elsewhere. All go to stderr."""
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
+    auto_create: bool = True
+    """Whether the first publish or subscribe creates a queue that doesn't exist."""
+    template: QueueConfig = QueueConfig()
+    """What such a queue is made with. Ranges also depend on `[limits]`."""
+
 
 SQLITE = "sqlite:"
 DERIVED = ("shard.credit", "shard.producer_percent")

@@ -16,8 +16,7 @@ from pushlane.wire.names import check_queue_name
 from pushlane_gateway.auth.admission import Claims, Permit
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Action
-from pushlane_gateway.http.errors import NO_STORE, ClientGone
-from pushlane_gateway.http.hints import with_hint
+from pushlane_gateway.http.errors import NO_STORE, ClientGone, with_hint
 from pushlane_gateway.http.operation import Operation
 from pushlane_gateway.http.tools import HttpTools
 from pushlane_gateway.listener.exchange import KNOWN

@@ -10,13 +10,12 @@ from pushlane.wire.codec import decode_json
 from pushlane.wire.errors import BadFrame, BadRequest, Unauthorized
 from pushlane_gateway.auth.admission import Claims
 from pushlane_gateway.auth.identity import ANONYMOUS
-from pushlane_gateway.http.auth import look_at
 from pushlane_gateway.http.call import JSON, Call
 from pushlane_gateway.http.errors import NO_STORE, ClientGone
 from pushlane_gateway.http.objects import Nothing, PipeAnswer, PipeBody
-from pushlane_gateway.pipe.outbox import Answer
+from pushlane_gateway.http.tools import look_at
+from pushlane_gateway.pipe.boxes import Answer, Gone
 from pushlane_gateway.pipe.pipe import Pipe
-from pushlane_gateway.pipe.signal import Gone
 from pushlane_gateway.pipe.split import split
 
 HEADER = "Pushlane-Pipe"

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from pushlane.wire.errors import BadRequest, PushlaneError, error_for
 from pushlane.wire.frames import Failed, Publish, PublishMessage
 from pushlane.wire.validate import check_publish
-from pushlane_dispatcher.port import Publication
+from pushlane_dispatcher.port import Publication, Waiter
 from pushlane_gateway.http.call import Call
 from pushlane_gateway.http.errors import Refused
 from pushlane_gateway.http.objects import PublishAnswer, PublishBody
@@ -31,15 +31,12 @@ async def publish(call: Call) -> Response:
     _set_dedup(messages, call.header(HEADER), tools.limits.dedup_bytes)
     frame = Publish(NOBODY, call.queue, messages)
     failed = _check(call, frame)
-    caller = tools.caller(call.identity, make=True)
-    await tools.dispatcher.open_for(caller, call.queue)
     batch = Batch(frame, failed, None, tools.clock.wall())
     since = trio.current_time()
-    publication = None
-    if batch.messages:
-        publication = await tools.dispatcher.publish_for(
-            caller, call.queue, batch.messages, batch.lanes
-        )
+    waiter: Waiter[Publication | None] = Waiter()
+    with tools.door(call.identity, waiter, make=True) as door:
+        door.publish(call.queue, batch.messages, batch.lanes, waiter)
+        publication = await waiter.wait()
     tools.metrics.publish_seconds.observe(trio.current_time() - since)
     return _answer(call, batch, publication)
 

@@ -41,6 +41,7 @@ from pushlane_gateway.http.objects import (
     QueuePage,
     RedriveAnswer,
     RedriveBody,
+    RetentionAnswer,
     RetentionBody,
     config_of,
     given,
@@ -213,6 +214,9 @@ async def retention(call: Call) -> Response:
     call.tools.check_going()
     body: RetentionBody = await call.body()
     dispatcher = _dispatcher(call)
+    if not body.drop:
+        await dispatcher.expire(call.tenant, call.queue, body.queue_id, call.claims)
+        return call.answer(RetentionAnswer([], []))
     done = await dispatcher.drop_buckets(
         call.tenant, call.queue, body.queue_id, body.drop, call.claims
     )

@@ -10,32 +10,31 @@ from contextlib import ExitStack
 
 import trio
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive as AsgiReceive
+from starlette.types import Scope, Send
 
 from pushlane.wire.errors import BadRequest
 from pushlane.wire.frames import DeliverMessage
 from pushlane.wire.validate import check_lease
-from pushlane_dispatcher.port import Granted, Poll, PollOptions
+from pushlane_dispatcher.port import Feed, Receive, Received, Waiter
 from pushlane_gateway.http.call import Call, Permitted
 from pushlane_gateway.http.errors import ClientGone
 from pushlane_gateway.http.objects import MessagesAnswer, ReceiveBody
 from pushlane_gateway.session.delivery import message_object, size_of
 
 
-class Received(Permitted):
-    """The answer to a receive."""
-
-    def __init__(self, poll: Poll, content: bytes, permits: ExitStack) -> None:
+class ReceiveAnswer(Permitted):
+    def __init__(self, received: Receive, content: bytes, permits: ExitStack) -> None:
         super().__init__(content, permits)
-        self._poll = poll
+        self._received = received
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: AsgiReceive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         except BaseException:
-            self._poll.give_back()
+            self._received.give_back()
             raise
-        self._poll.begin()
+        self._received.begin()
 
 
 async def receive(call: Call) -> Response:
@@ -43,36 +42,33 @@ async def receive(call: Call) -> Response:
     tools.check_going()
     body: ReceiveBody = await call.body()
     _check(call, body)
-    settings = tools.settings
-    options = PollOptions(
-        call.identity.name, body.max, body.lease_ms, body.wait_ms,
-        settings.grace_ms, settings.answer_bytes, size_of, call.claims,
-    )  # fmt: skip
-    with tools.admission.admit(call.identity, "polls"):
-        caller = tools.caller(call.identity, make=True)
-        poll = await tools.receiving.poll(caller, call.queue, options)
+    identity = call.identity
+    with tools.admission.admit(identity, "polls"):
+        found = Receive(identity.tenant, call.queue, identity.name, body.max, body.lease_ms)
+        waiter: Waiter[Feed | None] = Waiter()
+        with tools.door(identity, waiter, make=True) as door:
+            door.subscribe(found.spec, found, waiter)
+            found.subscribed(await waiter.wait())
         try:
-            await _wait(call, poll)
-            return _answer(call, poll)
+            await _wait(call, found, body.wait_ms)
+            return _answer(call, found)
         except BaseException:
-            poll.give_back()
+            found.give_back()
             raise
 
 
-def _answer(call: Call, poll: Poll) -> Response:
-    if poll.error is not None:
-        raise poll.error
+def _answer(call: Call, found: Receive) -> Response:
+    messages = [_shown(each) for each in found.take(call.tools.settings.answer_bytes, size_of)]
     call.tools.authenticator.check(call.identity)  # it may have been revoked meanwhile
-    messages = [_shown(granted) for granted in poll.take()]
     with ExitStack() as permits:
         content = call.encode(MessagesAnswer(messages), permits)
         call.tools.metrics.delivered += len(messages)
-        return Received(poll, content, permits.pop_all())
+        return ReceiveAnswer(found, content, permits.pop_all())
 
 
-def _shown(granted: Granted) -> DeliverMessage:
-    shown = message_object(granted.id, granted.message, granted.attempt)
-    shown.receipt, shown.fence, shown.lease_ms = granted.receipt, granted.fence, granted.lease_ms
+def _shown(found: Received) -> DeliverMessage:
+    shown = message_object(found.id, found.message, found.attempt)
+    shown.receipt, shown.fence, shown.lease_ms = found.receipt, found.fence, found.lease_ms
     return shown
 
 
@@ -86,7 +82,7 @@ def _check(call: Call, body: ReceiveBody) -> None:
         check_lease(body.lease_ms, limits)
 
 
-async def _wait(call: Call, poll: Poll) -> None:
+async def _wait(call: Call, found: Receive, wait_ms: int) -> None:
     """Raises ClientGone."""
     gone = False
     async with trio.open_nursery() as nursery:
@@ -103,7 +99,7 @@ async def _wait(call: Call, poll: Poll) -> None:
 
         nursery.start_soon(watch_client)
         nursery.start_soon(watch_server)
-        await poll.run()
+        await found.wait(wait_ms, call.tools.settings.grace_ms)
         nursery.cancel_scope.cancel()
     if gone:
         raise ClientGone

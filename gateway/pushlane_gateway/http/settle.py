@@ -1,6 +1,7 @@
 """Settling: ack, nack and extend, by receipts alone.
 
-`pushlane_dispatcher.receiving` says whose receipts are good here.
+A request has no session: what a receive handed out may be settled by whoever may consume the queue.
+Receipts of sessions are `lease_lost` here, unless a crash cut the session off.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from pushlane.wire.frames import Ack, Extend, Nack
-from pushlane.wire.receipts import Span, count, render_all
+from pushlane.wire.receipts import ReceiptRun, count, render_all
 from pushlane.wire.validate import check_extend, check_nack, check_receipts
-from pushlane_dispatcher.port import ACK, Act
+from pushlane_dispatcher.port import ACK, Act, Gather, Waiter
 from pushlane_gateway.http.call import Call
 from pushlane_gateway.http.objects import AckBody, ExtendBody, NackBody, SettleAnswer
 
@@ -38,9 +39,12 @@ async def extend(call: Call) -> Response:
     return await _settle(call, Act("extend", lease_ms=body.lease_ms), spans)
 
 
-async def _settle(call: Call, act: Act, spans: list[Span]) -> Response:
+async def _settle(call: Call, act: Act, spans: list[ReceiptRun]) -> Response:
     tools = call.tools
-    found = await tools.receiving.settle(tools.caller(call.identity), call.queue, act, spans)
+    waiter: Waiter[Gather] = Waiter()
+    with tools.door(call.identity, waiter) as door:
+        door.settle(call.queue, act, spans, waiter)
+        found = await waiter.wait()
     if found.error is not None:
         raise found.error
     done = count(spans) - count(found.duplicate) - count(found.lost)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import trio
+from starlette.requests import Request
 
-from pushlane.wire.errors import Unavailable
+from pushlane.wire.errors import Unauthorized, Unavailable
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.node import Clock, Dispatcher
-from pushlane_dispatcher.port import Caller, QueueConfig, Receiving
+from pushlane_dispatcher.port import Caller, Door, QueueConfig, Waiter
 from pushlane_gateway.auth.admission import Admission
-from pushlane_gateway.auth.authenticator import Authenticator
-from pushlane_gateway.auth.failed_logins import FailedLogins
+from pushlane_gateway.auth.authenticator import Authenticator, bearer
 from pushlane_gateway.auth.identity import Identity
+from pushlane_gateway.auth.refused import FailedLogins
 from pushlane_gateway.http.settings import HttpSettings
 from pushlane_gateway.metrics import Metrics
 from pushlane_gateway.pipe.pipes import Pipes
 from pushlane_gateway.settings import DEFAULT_SETTINGS
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,9 @@ class HttpTools:
     """The most of a body whose sender nobody knows."""
     draining: trio.Event = field(default_factory=trio.Event)
     """Set when the server is about to stop: waiting receives end, nothing new is taken on."""
-    receiving: Receiving = field(init=False)
 
     def __post_init__(self) -> None:
-        remembered = self.settings.remembered
-        receiving = Receiving(self.dispatcher, self.limits.resume_ms, remembered)
-        object.__setattr__(self, "receiving", receiving)
+        self.dispatcher.remember(self.limits.resume_ms, self.settings.remembered)
         admission = self.admission
         polls = admission.limit("polls", self.settings.polls, "waiting receives")
         admission.limit("peeks", self.settings.peeks, "peeks under way")
@@ -66,7 +68,34 @@ class HttpTools:
         if self.draining.is_set():
             raise Unavailable("the server is about to stop: ask another one", retry_ms=1_000)
 
-    def caller(self, identity: Identity, *, make: bool = False) -> Caller:
-        """Who asks; `make`: a queue that is not there is made, where that is wanted."""
+    @contextmanager
+    def door(self, identity: Identity, waiter: Waiter[T], *, make: bool = False) -> Iterator[Door]:
+        """For one question, whose answer the waiter gets; who leaves no longer asks.
+
+        `make`: a queue that is not there is made, where that is wanted.
+        """
         template = self.template if make and self.auto_create else None
-        return Caller(identity.tenant, self.admission.claims(identity), template)
+        caller = Caller(identity.tenant, self.admission.claims(identity), template)
+        door = self.dispatcher.door(caller, waiter.fail)
+        try:
+            yield door
+        finally:
+            door.closed = True
+
+
+def look_at(request: Request, tools: HttpTools) -> Identity:
+    """Raises Unauthorized, and leaves it to the caller whether that is a failed login."""
+    found = request.headers.getlist("authorization")
+    if len(found) > 1:
+        raise Unauthorized("there are several Authorization headers: one is enough")
+    return tools.authenticator.authenticate(bearer(found[0] if found else None))
+
+
+def identify(request: Request, tools: HttpTools) -> Identity:
+    """Raises Unauthorized."""
+    try:
+        return look_at(request, tools)
+    except Unauthorized as error:
+        client = request.client
+        tools.failed_logins.note("" if client is None else f"{client.host}:{client.port}", error)
+        raise

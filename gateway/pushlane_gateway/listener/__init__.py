@@ -10,9 +10,10 @@
     upgrade.py       the WebSocket handshake
     socket.py        one WebSocket: what a session sees
     decoder.py       bytes to messages, the quick way and the complete one
-    outbox.py        messages to bytes, many in one write; flusher.py says when
+    outbox.py        messages to bytes, many in one write
     watch.py         looks for clients that vanished or stand still
-    hub.py           what all connections share; counters.py how often what happened
+    hub.py           what all connections share: the flusher, budgets of memory
+    counters.py      how often what happened
 
 An idle WebSocket is one task, which waits for its socket to become readable, and no buffer.
 """

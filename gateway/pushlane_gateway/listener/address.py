@@ -3,17 +3,24 @@
 Port 0 takes a free one; `bound` tells which. An IPv6 address is IPv6 only, so that `[::]:8420` and
 `0.0.0.0:8420` can be opened side by side. The file of a Unix socket that nobody listens on any more
 is replaced; one that is in use is an error, as a port would be.
+
+Without keys everybody who reaches the server may read and delete everything. On this machine that
+is convenient; on a network it is an accident, so it has to be said aloud: `--insecure`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import socket
 import stat
+from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
+from pushlane_gateway.configuration.errors import ConfigurationError
 from pushlane_gateway.settings import GatewaySettings
 
 UNIX = "unix:"
@@ -139,3 +146,36 @@ def _remove_stale(path: str) -> None:
             raise OSError(f"{path} is in use") from None
         else:
             raise OSError(f"{path} is in use")
+
+
+class AsksForKeys(Protocol):
+    """An Authenticator, as far as it matters here."""
+
+    required: bool
+
+
+def check_exposure(
+    addresses: Sequence[str | Address], auth: AsksForKeys, insecure: bool = False
+) -> None:
+    """`ConfigurationError` when others could reach the server and nobody is asked who they are."""
+    if auth.required or insecure:
+        return
+    exposed = [str(address) for address in addresses if not is_local(address)]
+    if exposed:
+        raise ConfigurationError(
+            f"{', '.join(exposed)} can be reached from other machines, and nobody is asked for a "
+            "key: make one with `pushlane token create NAME --allow 'admin:*'`, listen on "
+            "127.0.0.1 only, or serve everybody with --insecure"
+        )
+
+
+def is_local(address: str | Address) -> bool:
+    """Whether only this machine reaches it. A name counts as foreign, but for localhost."""
+    if isinstance(address, str):
+        address = parse_address(address)
+    if address.path or address.host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address.host).is_loopback
+    except ValueError:
+        return False

@@ -75,6 +75,7 @@ class Decoder:
         "_skipped",
         "_wanted",
         "end",
+        "held",
         "more",
         "out",
         "tiny",
@@ -98,20 +99,12 @@ class Decoder:
         self.out: list[bytes] = []
         """Frames to be sent: pongs, the answer to a close, a close because of an error."""
         self.end: End | None = None
+        self.held = 0
+        """Bytes that wait here for others to come."""
         self.more = False
         """There are bytes left that may complete messages: `feed` on, with nothing."""
         self.tiny = 0.0
         """Control frames and tiny fragments that count; whoever knows the time lowers it."""
-
-    @property
-    def held(self) -> int:
-        """Bytes that wait here for others to come."""
-        size = len(self._rest)
-        if self._part is not None:
-            size += len(self._part)
-        if self._protocol is not None:
-            size += len(self._protocol.reader.buffer)
-        return size
 
     def admit(self, frame_bytes: int) -> None:
         """Take frames of this size from now on, and many at a time."""
@@ -129,6 +122,7 @@ class Decoder:
             data = self._rest + data
             if len(data) < self._wanted:
                 self._rest = data
+                self._count_held()
                 return []
             self._rest = b""
         messages: list[bytes] = []
@@ -139,6 +133,8 @@ class Decoder:
                     position = self._skip(data, position)
                 elif self._protocol is None:
                     position = self._quick(data, position, messages)
+                    if position == len(data):
+                        break
                 if len(messages) >= self._most:
                     self.more = position < len(data)
                     self._wanted = 0
@@ -153,7 +149,15 @@ class Decoder:
             self._complete(piece, messages)
         if self.end is None and position < len(data):
             self._rest = data[position:]
+        if self.held or self._rest or self._protocol is not None:
+            self._count_held()
         return messages
+
+    def _count_held(self) -> None:
+        size = len(self._rest)
+        if self._protocol is not None:  # it is there as long as a message is in parts
+            size += len(self._part or b"") + len(self._protocol.reader.buffer)
+        self.held = size
 
     def feed_eof(self) -> None:
         """The client sends nothing more."""
@@ -167,6 +171,7 @@ class Decoder:
         self._drop_protocol()
         protocol = self._open_protocol()
         protocol.send_close(code, reason)
+        self._count_held()
         return b"".join(protocol.data_to_send())
 
     def fail(self, code: int, fault: str) -> None:
@@ -177,7 +182,7 @@ class Decoder:
 
     def drop(self) -> None:
         """Give back what is buffered: nothing more will be read."""
-        self._rest, self._part, self.more = b"", None, False
+        self._rest, self._part, self.more, self.held = b"", None, False, 0
         self._drop_protocol()
 
     def _quick(self, data: bytes, position: int, messages: list[bytes]) -> int:

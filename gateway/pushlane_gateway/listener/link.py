@@ -54,10 +54,14 @@ class Link:
         self._quick = data is not None
         if data is not None:
             return data
-        while await self.wait_readable():
-            data = self.receive_now()
-            if data is not None:
-                return data
+        try:
+            while not self.closed:
+                await trio.lowlevel.wait_readable(self._sock)
+                data = self.receive_now()
+                if data is not None:
+                    return data
+        except trio.ClosedResourceError:  # `wake`, or it was closed
+            pass
         return b"" if self.closed else None
 
     def receive_now(self) -> bytes | None:

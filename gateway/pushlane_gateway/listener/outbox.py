@@ -91,10 +91,15 @@ class Outbox:
         """Write until the kernel takes no more; whether nothing is left to write."""
         try:
             while self.waiting or self._link.unsent:
-                piece = self._piece if self._piece is not None else self._join()
+                piece = self._piece if self._piece is not None else self._next_piece()
                 written = self._link.write_now(piece)
                 if written:
-                    self._note(written)
+                    self.waiting -= written
+                    self.sent_at = trio.current_time()
+                    if self.blocked_since is not None:
+                        self.blocked_since = self.sent_at
+                    if self._moved is not None:
+                        self._tell()
                 self._piece = piece[written:] if written < len(piece) else None
                 if self._piece is not None or self._link.unsent:
                     return False
@@ -102,8 +107,8 @@ class Outbox:
             self.abort()
         return True
 
-    def _join(self) -> memoryview:
-        """The next piece to write: all that waits, or a part that a kernel buffer can hold."""
+    def _next_piece(self) -> memoryview:
+        """What to write next: all that waits, or a part that a kernel buffer can hold."""
         most = self._hub.settings.write_bytes
         chunks, self._chunks = self._chunks, []
         if self.waiting > most:
@@ -114,14 +119,6 @@ class Outbox:
             self._chunks = chunks[count:]
             del chunks[count:]
         return memoryview(b"".join(chunks))
-
-    def _note(self, written: int) -> None:
-        self.waiting -= written
-        self.sent_at = trio.current_time()
-        if self.blocked_since is not None:
-            self.blocked_since = self.sent_at
-        if self._moved is not None:
-            self._tell()
 
     def _tell(self) -> None:
         if self._moved is not None:

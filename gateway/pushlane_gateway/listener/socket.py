@@ -133,7 +133,8 @@ class Socket:
     async def receive(self) -> list[bytes]:
         """Whole messages, as many as one read completed; never empty. Raises SocketClosed."""
         self._take_control()
-        self._outbox.flush()
+        if self._outbox.waiting:
+            self._outbox.flush()
         self._reading = True
         try:
             while self._closed is None:

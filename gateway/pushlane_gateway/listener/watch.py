@@ -7,10 +7,22 @@ the system could have back.
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
+
 import trio
 
 from pushlane_gateway.listener.hub import Hub
-from pushlane_gateway.listener.trim import find_trim
+
+
+def find_trim() -> Callable[[], None]:
+    """A function to call in a thread; where the C library has no such thing it does nothing."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return lambda: None
+    return lambda: trim(0)
+
 
 SHARE = 8
 """How often it looks within the shortest time it is to measure."""

@@ -13,9 +13,7 @@ from pushlane.wire.codec import JSON
 from pushlane.wire.errors import Conflict, NotFound
 from pushlane_dispatcher.port import Claims
 from pushlane_gateway.listener.decoder import LOST, End
-from pushlane_gateway.pipe.inbox import Batch, Inbox
-from pushlane_gateway.pipe.outbox import Answer, Outbox
-from pushlane_gateway.pipe.signal import Gone, Signal
+from pushlane_gateway.pipe.boxes import Answer, Batch, Gone, Inbox, Outbox, Signal
 from pushlane_gateway.session.link import SocketClosed
 
 CUT = End(LOST, "", by_client=False)

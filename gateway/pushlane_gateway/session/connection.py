@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ from pushlane.wire.frames import (
     Welcome,
     error_frame,
 )
-from pushlane.wire.receipts import Span, render_all
+from pushlane.wire.receipts import ReceiptRun, render_all
 from pushlane.wire.validate import check_hello
 from pushlane_dispatcher.port import owned_producer
 from pushlane_gateway.auth.admission import Permit
@@ -91,7 +92,7 @@ class Connection:
             self._end()
             self.leave()
             if self.session is not None:
-                self._tools.dispatcher.clerk.disconnected(self.session.identity.tenant)
+                self._tools.dispatcher.usage_writer.disconnected(self.session.identity.tenant)
             self._sessions.left(self, clean)
 
     def leave(self) -> None:
@@ -150,7 +151,7 @@ class Connection:
             else:
                 self._requests.bad_frame(error)
         else:
-            self._metrics.frames_in.add(str(frame.__struct_config__.tag))
+            self._metrics.frames_in.counts[str(frame.__struct_config__.tag)] += 1
             return frame
         return None
 
@@ -215,24 +216,29 @@ class Connection:
             old._permit = admission.admit(session.identity, old.socket.limit)
             raise
 
-    def _welcome(self, hello: Hello, identity: Identity, held: dict[int, list[Span]]) -> None:
+    def _welcome(self, hello: Hello, identity: Identity, held: dict[int, list[ReceiptRun]]) -> None:
         """Raises Throttled when there is no room for it."""
-        tools, sessions = self._tools, self._sessions
+        sessions = self._sessions
         wanted = None if hello.resume is None else hello.resume.session
         session = None if wanted is None else sessions.find(wanted, identity)
-        resumed = session is not None
         self._take_place(identity, session)
-        lost: dict[int, list[Span]] = {}
         if session is None:
-            session = sessions.begin(self, identity)
+            self._begin(hello, sessions.begin(self, identity), {}, resumed=False)
         else:
             sessions.take_up(session)
-            lost = session.resume(self, identity, held)
+            begin = partial(self._begin, hello, session, resumed=True)
+            session.resume(self, identity, held, begin)
+
+    def _begin(
+        self, hello: Hello, session: Session, lost: dict[int, list[ReceiptRun]], *, resumed: bool
+    ) -> None:
+        """Welcome it; `lost` is what it lists and has no longer."""
+        tools, identity = self._tools, session.identity
         session.client = hello.client or session.client
         if hello.producer:
             session.producer = owned_producer(hello.producer, identity.key)
         self.session = session
-        tools.dispatcher.clerk.connected(identity.tenant)
+        tools.dispatcher.usage_writer.connected(identity.tenant)
         self._requests = Requests(self, session)
         self.send(
             Welcome(
@@ -243,7 +249,7 @@ class Connection:
                 tools.clock.system(),
                 tools.limits.resume_ms,
                 tools.limits.heartbeat_ms,
-                sessions.wire_limits,
+                self._sessions.wire_limits,
                 {str(sub): render_all(spans) for sub, spans in lost.items()},
             )
         )
@@ -286,12 +292,12 @@ class Connection:
 
     def send(self, frame: ServerFrame) -> None:
         if not self.over:
-            self._metrics.frames_out.add(str(frame.__struct_config__.tag))
+            self._metrics.frames_out.counts[str(frame.__struct_config__.tag)] += 1
             self.socket.send(self._encode(frame))
 
     def send_encoded(self, op: str, frame: bytes) -> None:
         if not self.over:
-            self._metrics.frames_out.add(op)
+            self._metrics.frames_out.counts[op] += 1
             self.socket.send(frame)
 
     def send_error(self, error: PushlaneError, request: str | None = None) -> None:

@@ -35,22 +35,17 @@ class Batch:
             refused = {fault.index for fault in failed}
             self.indexes = [index for index in range(len(found)) if index not in refused]
             found = [found[index] for index in self.indexes]
-        if self._take(found, producer, now):
+        prioritized = False
+        for message in found:
+            made = make_message(message, producer, now)
+            self.size += len(made.body)
+            self.messages.append(made)
+            if message.priority is not None:
+                prioritized = True
+        if prioritized:
             self.lanes = [
                 DEFAULT_LANE if message.priority is None else message.priority for message in found
             ]
-
-    def _take(self, found: list[PublishMessage], producer: str | None, now: int) -> bool:
-        """Make the messages; whether one of them has a priority."""
-        messages, size, prioritized = self.messages, 0, False
-        for message in found:
-            made = make_message(message, producer, now)
-            size += len(made.body)
-            messages.append(made)
-            if message.priority is not None:
-                prioritized = True
-        self.size = size
-        return prioritized
 
     def answer(self, id: int, publication: Publication | None) -> Published:
         """None: nothing was left to publish."""

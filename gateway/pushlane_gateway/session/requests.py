@@ -20,7 +20,6 @@ from pushlane.wire.frames import (
     Credit,
     Done,
     Extend,
-    Failed,
     Hello,
     LeaseLostFrame,
     Nack,
@@ -32,7 +31,7 @@ from pushlane.wire.frames import (
     Unsubscribe,
     error_frame,
 )
-from pushlane.wire.receipts import Span, count, render_all
+from pushlane.wire.receipts import ReceiptRun, count, render_all
 from pushlane.wire.validate import (
     check_credit,
     check_extend,
@@ -57,6 +56,7 @@ class Requests:
         self._tools = tools = session.tools
         self._limits = tools.limits
         self._metrics = tools.metrics
+        self._wall = tools.clock.wall
         self._unanswered: set[int] = set()
         self._inflight = 0
         """Published bytes that wait for their answer."""
@@ -120,9 +120,6 @@ class Requests:
 
     def _answer(self, id: int, frame: ServerFrame) -> None:
         self._connection.send(frame)
-        self._answered(id)
-
-    def _answered(self, id: int) -> None:
         self._unanswered.discard(id)
         if self._room is not None and not self.crowded:
             self._room.set()
@@ -151,29 +148,25 @@ class Requests:
         """Its connection is over: what is parked no longer counts."""
         self._door.closed = True
 
-    def _check_going(self) -> None:
-        if self._connection.going:
-            raise Unavailable("the server asked this session to go away", retry_ms=0)
+    @staticmethod
+    def _going_away() -> Unavailable:
+        return Unavailable("the server asked this session to go away", retry_ms=0)
 
     # Publishing
 
     def _publish(self, frame: Publish) -> None:
-        self._check_going()
+        if self._connection.going:
+            raise self._going_away()
         session = self._session
         name = session.allowed("publish", frame.to)
-        failed = self._check_publish(frame)
-        batch = Batch(frame, failed, session.producer, self._tools.clock.wall())
+        failed = check_publish(frame, self._limits, has_producer=session.producer is not None)
+        if failed:
+            self._metrics.limits.add("message_bytes", len(failed))
+        batch = Batch(frame, failed, session.producer, self._wall())
         self._inflight += batch.size
         # Not the frame: its messages are in the batch, and what is kept must not keep it.
         answer = partial(self._published, frame.id, batch, trio.current_time())
         self._door.publish(name, batch.messages, batch.lanes, answer)
-
-    def _check_publish(self, frame: Publish) -> list[Failed]:
-        has_producer = self._session.producer is not None
-        failed = check_publish(frame, self._limits, has_producer=has_producer)
-        if failed:
-            self._metrics.limits.add("message_bytes", len(failed))
-        return failed
 
     def _published(
         self,
@@ -200,7 +193,8 @@ class Requests:
     # Subscribing
 
     def _subscribe(self, frame: Subscribe) -> None:
-        self._check_going()
+        if self._connection.going:
+            raise self._going_away()
         check_subscribe(frame, self._limits)
         name = self._session.allowed("consume", frame.from_)
         self._session.check_room()
@@ -265,7 +259,9 @@ class Requests:
         spans = check_extend(frame, self._limits)
         self._settle(frame, Act("extend", lease_ms=frame.lease_ms), spans)
 
-    def _settle(self, frame: Start | Ack | Nack | Extend, act: Act, spans: list[Span]) -> None:
+    def _settle(
+        self, frame: Start | Ack | Nack | Extend, act: Act, spans: list[ReceiptRun]
+    ) -> None:
         sub = self._session.sub(frame.sub)
         silently = frame.id is None
         answer = partial(self._told if silently else self._settled, frame, count(spans))
@@ -290,7 +286,7 @@ class Requests:
             self._refuse(frame, gather.error)
             return
         refused = count(gather.lost) + count(gather.duplicate)
-        self._metrics.settled.add(_op(frame), total - refused)
+        self._metrics.settled.counts[_op(frame)] += total - refused
         self._answer(id, Done(id, render_all(gather.lost), render_all(gather.duplicate)))
 
 

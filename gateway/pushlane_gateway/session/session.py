@@ -8,6 +8,7 @@ sent by redelivery, what ended by the frames kept here.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import trio
 from pushlane.wire.errors import BadRequest, Forbidden
 from pushlane.wire.frames import Ended, ServerFrame
 from pushlane.wire.names import parse_target
-from pushlane.wire.receipts import Span
+from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.port import Feed
 from pushlane_gateway.auth.admission import Claims, Permit
 from pushlane_gateway.auth.identity import Identity
@@ -162,8 +163,12 @@ class Session:
             sub.feed.detach(resume_ms)
 
     def resume(
-        self, connection: Connection, identity: Identity, held: dict[int, list[Span]]
-    ) -> dict[int, list[Span]]:
+        self,
+        connection: Connection,
+        identity: Identity,
+        held: dict[int, list[ReceiptRun]],
+        answer: Callable[[dict[int, list[ReceiptRun]]], None],
+    ) -> None:
         """It goes on with another connection. Answers what its client lists and has no longer."""
         self.connection = connection
         self.away_until = None
@@ -176,10 +181,19 @@ class Session:
             if not identity.allows("consume", sub.queue):
                 lost[number] = held.get(number, [])
                 self._withdraw(sub)
-                continue
+        waits_for = set(self.subs)
+
+        def told(number: int, spans: list[ReceiptRun]) -> None:
+            lost[number] = spans
+            waits_for.discard(number)
+            if not waits_for:
+                answer({number: spans for number, spans in lost.items() if spans})
+
+        for number, sub in list(self.subs.items()):
             sub.feed.pause(False)
-            lost[number] = sub.feed.resume(held.get(number, []), self.claims)
-        return {number: spans for number, spans in lost.items() if spans}
+            sub.feed.resume(held.get(number, []), self.claims, partial(told, number))
+        if not self.subs:
+            answer({number: spans for number, spans in lost.items() if spans})
 
     def resumed(self) -> None:
         """The client was welcomed: what else happened while it was away."""

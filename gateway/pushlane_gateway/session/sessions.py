@@ -8,6 +8,7 @@ subject, perhaps with a renewed token) takes it up again: to know its id is not 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable
 from functools import partial
 
 import trio
@@ -50,16 +51,11 @@ class Sessions:
     def connections(self) -> int:
         return len(self._connections)
 
-    async def handle(self, socket: Link) -> None:
-        """Serve a socket until it closes: the listener calls this in the socket's own task."""
+    def handle(self, socket: Link) -> Awaitable[None]:
+        """Serve a socket until it closes: the listener awaits this in the socket's own task."""
         connection = Connection(socket, self)
         self._connections.add(connection)
-        try:
-            await connection.run()
-        finally:
-            self._connections.discard(connection)
-            if not self._connections and self._empty is not None:
-                self._empty.set()
+        return connection.run()
 
     def begin(self, connection: Connection, identity: Identity) -> Session:
         """A new session. Raises Throttled."""
@@ -87,6 +83,9 @@ class Sessions:
 
     def left(self, connection: Connection, clean: bool) -> None:
         """A connection is gone. `clean`: its client ended the session."""
+        self._connections.discard(connection)
+        if not self._connections and self._empty is not None:
+            self._empty.set()
         session = connection.session
         if session is None or session.connection is not connection:
             return

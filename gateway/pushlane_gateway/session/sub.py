@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pushlane.wire.frames import Ended, LeaseLostFrame
-from pushlane.wire.receipts import Span, render_all
+from pushlane.wire.receipts import ReceiptRun, render_all
 from pushlane_dispatcher.port import Feed, Run
 from pushlane_gateway.session.delivery import deliver_frames
 
@@ -49,8 +49,11 @@ class Sub:
             tools.metrics.delivered += count
         connection.watch_outbox()
 
-    def lost(self, spans: list[Span]) -> None:
+    def lost(self, spans: list[ReceiptRun]) -> None:
         self.session.send(LeaseLostFrame(self.number, render_all(spans)))
+
+    def quiet(self) -> None:
+        """It waits for what comes."""
 
     def settled(self) -> None:
         if self.feed.closed:

@@ -11,8 +11,8 @@ import trio
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.node import Clock, Dispatcher, QueueConfig
 from pushlane_gateway.auth.admission import Admission
-from pushlane_gateway.auth.failed_logins import FailedLogins
 from pushlane_gateway.auth.identity import Identity
+from pushlane_gateway.auth.refused import FailedLogins
 from pushlane_gateway.metrics import Metrics
 from pushlane_gateway.session.settings import SessionSettings
 from pushlane_gateway.session.timers import Timers

@@ -7,13 +7,26 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from pushlane_leases.interface import Forgotten, LeaseRun, ReceiptRun, StaleEpoch
-from pushlane_leases.redis.call import Command
-from pushlane_leases.redis.entry import decode_run, decode_value, encode_run, encode_value, number
-from pushlane_leases.redis.keys import epoch_key, mark_key, queue_key, quote, runs_key
-from pushlane_leases.redis.limits import RedisLimits
+from pushlane_leases.redis.calls import Command
+from pushlane_leases.redis.entry import (
+    CLAIM,
+    GRANT,
+    OVERWRITE,
+    RELEASE,
+    REMEMBER,
+    Script,
+    decode_run,
+    decode_value,
+    encode_run,
+    encode_value,
+    epoch_key,
+    mark_key,
+    number,
+    quote,
+    runs_key,
+)
 from pushlane_leases.redis.pipe import Pipe
-from pushlane_leases.redis.scripts import CLAIM, GRANT, OVERWRITE, RELEASE, REMEMBER, Script
-from pushlane_leases.redis.url import open_connection
+from pushlane_leases.redis.url import RedisLimits, open_connection
 
 T = TypeVar("T")
 
@@ -103,20 +116,6 @@ class RedisLeases:
         entries = [entry for reply in await self._pipe.ask(commands) for entry in reply]
         found = zip(names, (decode_value(entry, now) for entry in entries), strict=True)
         return {name: lot for name, lot in found if lot is not None}
-
-    # Queue rows
-
-    async def put_queue(self, tenant: str, name: str, row: bytes, ttl_ms: int, now: int) -> None:
-        value = encode_value(row, now + ttl_ms)
-        ttl = ttl_ms + self.limits.grace_ms
-        await self._pipe.ask([("SET", queue_key(tenant, name), value, "PX", ttl)])
-
-    async def get_queue(self, tenant: str, name: str, now: int) -> bytes | None:
-        [entry] = await self._pipe.ask([("GET", queue_key(tenant, name))])
-        return decode_value(entry, now)
-
-    async def forget_queue(self, tenant: str, name: str) -> None:
-        await self._pipe.ask([("DEL", queue_key(tenant, name))])
 
     async def close(self) -> None:
         await self._pipe.close()

@@ -15,7 +15,7 @@ from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError
 
 from pushlane_leases.interface import LeaseCacheError
-from pushlane_leases.redis.call import Command
+from pushlane_leases.redis.calls import Command
 from pushlane_leases.redis.connection import Connection
 
 Node = tuple[str, int]

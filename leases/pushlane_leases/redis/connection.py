@@ -9,8 +9,8 @@ from redis.connection import ConnectionInterface, ConnectionPool
 from redis.exceptions import ConnectionError, NoScriptError, RedisError, ResponseError
 
 from pushlane_leases.interface import LeaseCacheError
-from pushlane_leases.redis.call import Command
-from pushlane_leases.redis.scripts import SCRIPTS
+from pushlane_leases.redis.calls import Command
+from pushlane_leases.redis.entry import SCRIPTS
 
 
 class Connection:

@@ -1,4 +1,9 @@
-"""What stands in Redis: runs as text that sorts, and values with the time they are good until.
+"""What stands in Redis: keys, runs as text that sorts, values with the time they are good
+until, and the Lua scripts that change them.
+
+A script may touch keys of one hash slot only, and every call is about one shard. So the shard is
+the hash tag (the part in braces): its keys are together, and the shards of a node are spread, which
+a tag for each of our 256 slots would do less well.
 
 A run is "PREFIX FIRST LAST DEADLINE REST". The scripts cut runs by writing other numbers in front
 of the same REST; they can't count seqs on, for their numbers are exact to 2^53 only. So REST has
@@ -7,14 +12,36 @@ the seq and the number that the run began with, and the reader counts.
 
 from __future__ import annotations
 
+import hashlib
+from functools import lru_cache
+from importlib.resources import files
 from typing import Any
+from urllib.parse import quote as _quote
 from urllib.parse import unquote
 
 import msgspec
 
 from pushlane_leases.interface import LeaseRun
-from pushlane_leases.redis.keys import quote
 from pushlane_leases.runs import last_of
+
+
+@lru_cache(maxsize=10_000)
+def quote(text: str) -> str:
+    """Without spaces and braces; what the server itself makes up stays as it is."""
+    return _quote(text, safe="/-_.:")
+
+
+def epoch_key(shard: str) -> str:
+    return f"{{pl/{quote(shard)}}}:epoch"
+
+
+def runs_key(shard: str) -> str:
+    return f"{{pl/{quote(shard)}}}:runs"
+
+
+def mark_key(shard: str, name: str) -> str:
+    return f"{{pl/{quote(shard)}}}:dedup:{_quote(name)}"
+
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int, int, str, int, int, bool, int, int]).decode
@@ -67,3 +94,27 @@ def decode_value(entry: bytes | None, now: int) -> bytes | None:
     if entry is None or int(entry[:_NUMBER]) <= now:
         return None
     return entry[_NUMBER:]
+
+
+_COMMON = "common"
+
+
+class Script:
+    """A script. Redis knows it by its hash, once it was loaded, until it restarts."""
+
+    __slots__ = ("sha", "text")
+
+    def __init__(self, name: str) -> None:
+        folder = files(__package__) / "lua"
+        parts = [(folder / f"{part}.lua").read_text("utf-8") for part in (_COMMON, name)]
+        self.text = "\n".join(parts)
+        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+
+CLAIM = Script("claim")
+OVERWRITE = Script("overwrite")
+GRANT = Script("grant")
+RELEASE = Script("release")
+REMEMBER = Script("remember")
+
+SCRIPTS = {script.sha: script for script in (CLAIM, OVERWRITE, GRANT, RELEASE, REMEMBER)}

@@ -10,10 +10,9 @@ import trio
 from redis.exceptions import TryAgainError
 
 from pushlane_leases.interface import LeaseCacheError, NotNow
-from pushlane_leases.redis.call import Call, Command, answer
+from pushlane_leases.redis.calls import Call, Command, Waiting, answer
 from pushlane_leases.redis.cluster import Cluster
 from pushlane_leases.redis.connection import Connection
-from pushlane_leases.redis.waiting import Waiting
 
 
 class Pipe:

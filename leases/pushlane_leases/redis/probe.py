@@ -6,8 +6,7 @@ import time
 
 from pushlane_leases.interface import LeaseCacheError
 from pushlane_leases.redis.connection import Connection
-from pushlane_leases.redis.limits import RedisLimits
-from pushlane_leases.redis.url import make_pool, shown
+from pushlane_leases.redis.url import RedisLimits, make_pool, shown
 from pushlane_leases.url import Probe
 
 OLDEST = (6, 2)

@@ -61,6 +61,7 @@ export class Site {
   async visit(path: string): Promise<Page> {
     const context = await this.browser.newContext();
     const page = await context.newPage();
+    page.setDefaultTimeout(120_000); // on a busy machine everything takes longer
     page.on("pageerror", (error) => this.faults.push(String(error)));
     await page.goto(this.origin + path);
     return page;

@@ -10,7 +10,7 @@ let last = 0;
 export const freshQueue = (): string => `q-${++last}`;
 
 /** Wait until it is. */
-export async function eventually(isTrue: () => boolean, seconds = 40): Promise<void> {
+export async function eventually(isTrue: () => boolean, seconds = 120): Promise<void> {
   const until = Date.now() + seconds * 1000;
   while (!isTrue()) {
     if (Date.now() > until) expect.fail(`it never came true: ${isTrue.toString()}`);

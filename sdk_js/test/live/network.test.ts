@@ -128,7 +128,7 @@ test("where a proxy cuts WebSockets again and again it polls", async () => {
   await eventually(() => states.includes("polling"));
   expect(proxy.cuts).toBeGreaterThan(2);
   expect((await client.queues.stats("q")).acked).toBe(60);
-}, 120_000);
+}, 300_000);
 
 test.each(["ws", "poll"] as const)("%s behind a proxy that cuts", async (transport) => {
   const { proxy, client } = await behind({ cutsAfterMs: 1500 }, { transport });

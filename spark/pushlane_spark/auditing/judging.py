@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 from pyspark.sql import DataFrame
 
+from pushlane_history.checker import Checker
+from pushlane_history.event import DamagedHistory, decode
+from pushlane_history.rule import Report
 from pushlane_spark.auditing.families import HOME
 from pushlane_spark.auditing.lines import PLACE
 from pushlane_spark.frames import LONG, TEXT, Batches, batched, rows_of, struct
-from pushlane_storage.history.checker import Checker
-from pushlane_storage.history.event import DamagedHistory, decode
-from pushlane_storage.history.rule import Report
 
 VERDICTS = struct(
     struct(history=TEXT, family=TEXT, kind=TEXT, name=TEXT),

@@ -1,19 +1,21 @@
-"""The audit as a whole: from files to a report on each history, as the checker would write it."""
+"""The audit as a whole: from files to a report on each history, as the checker would write it, and
+one report on all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import msgspec
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from pushlane_history.event import AnyEvent, Event
+from pushlane_history.rule import KEPT_VIOLATIONS, Report, Violation
 from pushlane_spark.auditing.families import cut, parse
 from pushlane_spark.auditing.judging import judge
 from pushlane_spark.auditing.lines import read_lines
 from pushlane_spark.errors import HistoryUnfit
-from pushlane_storage.history.event import AnyEvent
-from pushlane_storage.history.rule import KEPT_VIOLATIONS, Report, Violation
 
 BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 LINES_AT_ONCE = 5_000
@@ -66,3 +68,39 @@ def _add(report: Report, row: Row) -> None:
         "fault": report.faults,
     }[row.kind]
     counts[row.name] = counts.get(row.name, 0) + row["count"]
+
+
+class Judged(msgspec.Struct, frozen=True):
+    history: str
+    events: int
+    violations: int
+
+
+class Found(msgspec.Struct, frozen=True):
+    history: str
+    rule: str
+    message: str
+    evidence: tuple[Event, ...]
+
+
+class AuditReport(msgspec.Struct):
+    ok: bool
+    broken: dict[str, int]
+    """How often each rule was broken."""
+    histories: list[Judged]
+    violations: list[Found]
+    """The first ones of each history, with their evidence."""
+
+
+def summary(reports: Mapping[str, Report]) -> AuditReport:
+    broken: dict[str, int] = {}
+    found = AuditReport(all(report.ok for report in reports.values()), broken, [], [])
+    for path, report in reports.items():
+        counts = sum(report.events.values()), sum(report.broken.values())
+        found.histories.append(Judged(path, *counts))
+        for rule, count in report.broken.items():
+            broken[rule] = broken.get(rule, 0) + count
+        found.violations += [
+            Found(path, one.rule, one.message, one.evidence) for one in report.violations
+        ]
+    return found

@@ -23,7 +23,7 @@ from pushlane_spark.server import Server
 from pushlane_spark.usage_frames import DAY, HOUR
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.tables import USAGE
-from pushlane_storage.sqlite.errors import FolderLocked, OpenError
+from pushlane_storage.errors import FolderLocked, OpenError
 from pushlane_storage.sqlite.folder import open_folder
 from pushlane_storage.url import parse_cassandra
 from pushlane_storage.usage import BILLING

@@ -25,7 +25,7 @@ from pushlane_spark.measuring.series import (
 )
 from pushlane_spark.measuring.view import Moment, View
 from pushlane_spark.period import time_of
-from pushlane_storage.histogram import bounds_of
+from pushlane_storage.usage import bounds_of
 
 DPI = 144
 WIDE, HALF = (11.2, 2.9), (5.5, 2.9)

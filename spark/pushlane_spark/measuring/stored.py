@@ -15,15 +15,15 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from pushlane_spark.archive import read_archive
+from pushlane_spark.columns import outcomes
 from pushlane_spark.decoding import place, unpack
 from pushlane_spark.frames import BUCKET, LONG, TEXT, Batches, batched, rows_of, struct
 from pushlane_spark.look import Look
-from pushlane_spark.outcomes import outcomes
 from pushlane_spark.period import Minutes
 from pushlane_spark.source import Source
-from pushlane_storage.histogram import BINS, bin_of
 from pushlane_storage.message import size_of
 from pushlane_storage.segment import DamagedSegment, Segment
+from pushlane_storage.usage import BINS, bin_of
 
 TOP_KEYS = 10
 """Keys of a queue that are named."""

@@ -1,28 +1,67 @@
 """Dropping buckets: by the store's own classes, or by the server that has the folder.
 
-Each bucket's row is read again, and judged again, just before it is dropped: what a plan says may
-be old, and only `droppable` decides.
+What a plan says may be old: `drop_buckets` reads each row again just before, and decides. The
+server that owns a queue is also asked to see to retention.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import trio
 
 from pushlane_spark.errors import StoreUnreadable
-from pushlane_spark.retaining.owner import Owner
 from pushlane_spark.retaining.plan import Found, Queue
-from pushlane_storage.cassandra.errors import OpenError as CassandraError
-from pushlane_storage.dropping import droppable
-from pushlane_storage.interface import Store, StoreError
+from pushlane_spark.server import Server
+from pushlane_storage.dropping import drop_buckets
+from pushlane_storage.errors import FolderLocked, OpenError
+from pushlane_storage.interface import StoreError
 from pushlane_storage.queue import QueueConfig, QueueRow
-from pushlane_storage.sqlite.errors import FolderLocked, OpenError
 from pushlane_storage.url import open_store, shown
 
+MOST = 1_000
+"""Buckets that one request names."""
+
+
+class Owner:
+    def __init__(self, url: str, token: str | None = None) -> None:
+        """`url` as clients take it; `ServerRefused` when it is none."""
+        self._server = Server(url, token)
+
+    def wake(self, queue: Queue) -> None:
+        """Have what is past its retention end."""
+        self._ask(queue, [])
+
+    def drop(self, queue: Queue, found: Sequence[Found]) -> tuple[list[Found], dict[str, int]]:
+        """What was dropped, and how many buckets were kept, by why."""
+        dropped: list[Found] = []
+        kept: dict[str, int] = {}
+        for part in _parts(found):
+            by_name = {_name(one): one for one in part}
+            answer = self._ask(queue, [dict(name) for name in by_name])
+            dropped += [by_name[tuple(name.items())] for name in answer["dropped"]]
+            for one in answer["kept"]:
+                kept[one["reason"]] = kept.get(one["reason"], 0) + 1
+        return dropped, kept
+
+    def _ask(self, queue: Queue, names: list[dict[str, int]]) -> Any:
+        path = f"/v1/queues/{quote(queue.name, safe='')}/retention"
+        return self._server.ask("POST", path, {"queue_id": queue.id, "drop": names})
+
+
+def _name(one: Found) -> tuple[tuple[str, int], ...]:
+    return (("shard", one.shard.shard), *one.bucket.key._asdict().items())
+
+
+def _parts(found: Sequence[Found]) -> Iterator[Sequence[Found]]:
+    for start in range(0, len(found), MOST):
+        yield found[start : start + MOST]
+
+
 LOCKED = "a server has the store open: give the job its url"
-NOT_DROPPABLE = "it is not drained, or its dedup window is not over"
 
 
 class Drops(msgspec.Struct):
@@ -44,27 +83,20 @@ class Dropper:
         except FolderLocked:
             if self._server is None:
                 return Drops([], {LOCKED: len(found)})
-        except (OpenError, CassandraError, StoreError) as error:
+        except (OpenError, StoreError) as error:
             raise StoreUnreadable(f"{shown(self._url)} can't be changed: {error}") from error
         return Drops(*self._server.drop(queue, found))
 
     async def _drop(self, queue: Queue, found: Sequence[Found], now: int) -> Drops:
         drops = Drops()
-        store = await open_store(self._url)
-        try:
+        async with open_store(self._url) as store:
             for shard in dict.fromkeys(one.shard for one in found):
-                there = {bucket.key: bucket for bucket in await store.buckets(shard)}
-                for one in found:
-                    if one.shard != shard:
-                        continue
-                    bucket = there.get(one.bucket.key)
-                    if bucket is None or droppable(bucket, queue.config, now):
-                        await store.drop_bucket(shard, one.bucket.key)
-                        drops.dropped.append(one)
-                    else:
-                        drops.kept[NOT_DROPPABLE] = drops.kept.get(NOT_DROPPABLE, 0) + 1
-        finally:
-            await store.close()
+                wanted = [one for one in found if one.shard == shard]
+                keys = [one.bucket.key for one in wanted]
+                kept = await drop_buckets(store, shard, keys, queue.config, now)
+                for reason in kept.values():
+                    drops.kept[reason] = drops.kept.get(reason, 0) + 1
+                drops.dropped += [one for one in wanted if one.bucket.key not in kept]
         return drops
 
     def remove(self, queue_ids: Sequence[str]) -> bool:
@@ -73,16 +105,13 @@ class Dropper:
             trio.run(self._remove, queue_ids)
         except FolderLocked:
             return False
-        except (OpenError, CassandraError, StoreError) as error:
+        except (OpenError, StoreError) as error:
             raise StoreUnreadable(f"{shown(self._url)} can't be changed: {error}") from error
         return True
 
     async def _remove(self, queue_ids: Sequence[str]) -> None:
-        store: Store = await open_store(self._url)
-        try:
+        async with open_store(self._url) as store:
             for queue_id in queue_ids:
                 # No queue has an id for its name: of this row only the id counts.
                 row = QueueRow("default", queue_id, queue_id, QueueConfig(), 1, deleting=True)
-                await store.remove_queue(row)
-        finally:
-            await store.close()
+                await store.catalog.remove(row)

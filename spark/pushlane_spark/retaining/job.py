@@ -19,9 +19,8 @@ from pushlane_spark.frames import BUCKET
 from pushlane_spark.look import Look
 from pushlane_spark.retaining import commits
 from pushlane_spark.retaining.archiving import Archivist
-from pushlane_spark.retaining.dropping import Dropper
+from pushlane_spark.retaining.dropping import Dropper, Owner
 from pushlane_spark.retaining.files import Files
-from pushlane_spark.retaining.owner import Owner
 from pushlane_spark.retaining.plan import (
     GROUP_MESSAGES,
     MARKS,

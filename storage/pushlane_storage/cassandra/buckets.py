@@ -12,7 +12,6 @@ from typing import Protocol
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.cassandra import rows, stamps
-from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.live import Live, LiveLane, Mark, pieces
 from pushlane_storage.cassandra.places import Places
@@ -28,6 +27,7 @@ from pushlane_storage.cassandra.ring import (
 )
 from pushlane_storage.cassandra.slots import Claim
 from pushlane_storage.cassandra.tables import BUCKETS, SEGMENTS, SETTLEMENTS, SKIPS
+from pushlane_storage.work import gather
 
 
 class Claims(Protocol):

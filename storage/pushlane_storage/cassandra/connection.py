@@ -1,7 +1,12 @@
-"""The connection: the driver's cluster and session, and the statements that it has prepared.
+"""The connection: the driver's cluster and session, the statements that it has prepared, and what
+its errors mean to us.
 
 Everything here may block, and is called by threads. A connection belongs to no trio loop: several
 rings may use one. The driver connects again by itself when nodes come back.
+
+Of an error, `StoreRefused` must be certain: a caller that is refused uses the same keys again for
+something else. So only what a coordinator turns down before it sends anything, and what never left
+this process, is refused. Everything else is unknown.
 """
 
 from __future__ import annotations
@@ -14,11 +19,14 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from pushlane_storage.cassandra.address import Address
-from pushlane_storage.cassandra.errors import DriverMissing, OpenError, Unreachable
 from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.errors import DriverMissing, OpenError, Unreachable
 
 if TYPE_CHECKING:
     from cassandra.cluster import Cluster, ResponseFuture, Session
+import struct
+
+from pushlane_storage.interface import StoreError, StoreRefused, StoreUnknown
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +52,7 @@ class Connection:
         self.address = address
         self.cluster = cluster
         self.session = session
-        self._wary = cluster.profile_manager.default.load_balancing_policy
+        self._policy = cluster.profile_manager.default.load_balancing_policy
         self._prepared: dict[str, Any] = {}
         self._preparing = Lock()
 
@@ -99,7 +107,7 @@ class Connection:
         query.serial_consistency_level = serial
         query.is_idempotent = repeatable
         future = self.session.execute_async(query, timeout=seconds)
-        self._wary.watch(future)
+        self._policy.watch(future)
         return future
 
     def _prepare(self, text: str) -> Any:
@@ -138,11 +146,11 @@ def make_cluster(address: Address, limits: Limits) -> Cluster:
     )
     from cassandra.query import dict_factory
 
-    from pushlane_storage.cassandra.wary import Wary
+    from pushlane_storage.cassandra.suspects import SuspectsLast
 
     near = TokenAwarePolicy(DCAwareRoundRobinPolicy(address.dc or ""))
     profile = ExecutionProfile(
-        load_balancing_policy=Wary(near, SUSPECT_SECONDS),
+        load_balancing_policy=SuspectsLast(near, SUSPECT_SECONDS),
         retry_policy=FallthroughRetryPolicy(),  # we know what may be repeated, and what was sent
         speculative_execution_policy=ConstantSpeculativeExecutionPolicy(SECOND_SECONDS, 1),
         request_timeout=limits.request_ms / 1000,
@@ -189,3 +197,30 @@ def _ssl(address: Address) -> ssl.SSLContext | None:
 def _why(address: Address, error: Exception) -> str:
     where = f"{','.join(address.hosts)}:{address.port}"
     return f"Cassandra can't be reached at {where}: {type(error).__name__}: {error}"
+
+
+_BUGS = (AssertionError, TypeError, ValueError, struct.error)
+
+
+def before_sending(error: Exception) -> Exception:
+    """What to answer when a request could not even be made. A bug of ours stays what it is."""
+    return error if isinstance(error, _BUGS) else outcome_of(error, 0)
+
+
+def outcome_of(error: Exception, nodes: int) -> StoreError:
+    """What to answer. `nodes` is how many of them have been sent the request."""
+    from cassandra import InvalidRequest, Unauthorized, Unavailable
+    from cassandra.cluster import NoHostAvailable
+    from cassandra.protocol import IsBootstrappingErrorMessage, SyntaxException
+
+    turned_down = (InvalidRequest, Unauthorized, IsBootstrappingErrorMessage, SyntaxException)
+    # When two were asked, the other one may do what this one turned down.
+    if isinstance(error, (Unavailable, *turned_down)) and nodes <= 1:
+        return StoreRefused(_text(error))
+    if isinstance(error, NoHostAvailable) and not nodes:
+        return StoreRefused(_text(error))
+    return StoreUnknown(_text(error))
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -25,8 +25,7 @@ import outcome
 import trio
 
 from pushlane_storage.cassandra import statements
-from pushlane_storage.cassandra.connection import Connection
-from pushlane_storage.cassandra.faults import before_sending, outcome_of
+from pushlane_storage.cassandra.connection import Connection, before_sending, outcome_of
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import (
     Change,

@@ -22,12 +22,20 @@ from pushlane_storage.cassandra import rows, stamps
 from pushlane_storage.cassandra.buckets import Buckets
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.places import Places
-from pushlane_storage.cassandra.ring import Bound, Delete, Range, Ring, Write, read_all
+from pushlane_storage.cassandra.queues import Known
+from pushlane_storage.cassandra.ring import (
+    Bound,
+    Delete,
+    Range,
+    Ring,
+    Stage,
+    Write,
+    read_all,
+    write_stages,
+)
 from pushlane_storage.cassandra.schedule import Schedule
 from pushlane_storage.cassandra.slots import Slots
-from pushlane_storage.cassandra.stages import Stage, write_stages
 from pushlane_storage.cassandra.tables import NOTES, SEALS, SEGMENTS, SETTLEMENTS
-from pushlane_storage.cassandra.traits import Known
 from pushlane_storage.interface import Outcome, StoreError, StoreRefused
 from pushlane_storage.note import Note
 from pushlane_storage.seal import Seal
@@ -157,23 +165,14 @@ class Journal:
 
     async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         await self._buckets.mark(shard, bucket)
-        await self.confirm(shard)
+        await self._slots.confirm(shard)
 
     async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
-        await self.confirm(shard)
+        await self._slots.confirm(shard)
         await self._buckets.drop(shard, key)
-        await self.confirm(shard)
+        await self._slots.confirm(shard)
 
     async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
         for flush in flushes:
             await self._ring.write(Delete(SETTLEMENTS, (*shard, *CONTROL, *flush)))
-        await self.confirm(shard)
-
-    async def confirm(self, shard: ShardKey) -> None:
-        """`Fenced` when the owner of this shard's slot was us and is so no longer."""
-        claim = self._slots.find(shard)
-        if claim is not None:
-            await claim.node.fence.confirm()
-            fault = self._slots.fault(claim, shard)
-            if fault is not None:
-                raise fault
+        await self._slots.confirm(shard)

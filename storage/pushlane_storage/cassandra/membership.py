@@ -7,12 +7,11 @@ fence reads, watches) have one parent, which ends with the store.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.home import Home
 from pushlane_storage.cassandra.limits import Limits
@@ -21,14 +20,55 @@ from pushlane_storage.cassandra.ring import Ring
 from pushlane_storage.cassandra.slots import Slots
 from pushlane_storage.cassandra.watch import Watches
 from pushlane_storage.interface import Fenced, StoreError
+from pushlane_storage.work import gather
 
 log = logging.getLogger(__name__)
 
 PROCESS_BYTES = 16
 
 
+@asynccontextmanager
+async def join(
+    ring: Ring,
+    decisions: Decisions,
+    limits: Limits,
+    address: str,
+    home: Home,
+    randbytes: Callable[[int], bytes],
+) -> AsyncIterator[Membership]:
+    """Be one of them until the block ends: then everything is given back."""
+    error: Exception | None = None
+    scope = trio.CancelScope(shield=True)
+    async with trio.open_nursery() as parent:
+        try:
+            tasks = await parent.start(_run_in, scope)
+            membership = Membership(ring, decisions, limits, address, home, randbytes, tasks)
+            await membership.register()
+            try:
+                yield membership
+            finally:
+                with trio.CancelScope(shield=True):
+                    await membership.leave()
+        except Exception as raised:
+            error = raised  # not from inside the nursery: it would come out in a group
+        finally:
+            scope.cancel()  # also when we are cancelled: nothing else ends the tasks
+    if error is not None:
+        raise error
+
+
+async def _run_in(scope: trio.CancelScope, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    """The parent of all tasks. They go on while what is cancelled outside comes to its end."""
+    with scope:
+        async with trio.open_nursery() as nursery:
+            task_status.started(nursery)
+            await trio.sleep_forever()
+
+
 class Membership:
-    """Made by `join`."""
+    """The `Ownership` of the replicated store. Made by `join`."""
+
+    shared = True
 
     def __init__(
         self,
@@ -38,6 +78,7 @@ class Membership:
         address: str,
         home: Home,
         randbytes: Callable[[int], bytes],
+        tasks: trio.Nursery,
     ) -> None:
         self._ring = ring
         self._decisions = decisions
@@ -45,43 +86,19 @@ class Membership:
         self._address = address
         self._home = home
         self._randbytes = randbytes
-        self._scope = trio.CancelScope()
-        self._ended = trio.Event()
+        self._tasks = tasks
         self._registering = trio.Lock()
+        self.watches = Watches(ring, decisions, limits, tasks)
+        self.slots = slots = Slots(
+            ring, decisions, self.watches, self.current, home, limits, randbytes
+        )
+        self.claim, self.next_epoch, self.release = slots.claim, slots.next_epoch, slots.release
+        self.confirm, self.owner_of = slots.confirm, slots.owner_of
         self.fenced = 0
         self._past_reads = self._past_served = self._past_beats = 0
+        self._abandoned = False
 
-    async def join(self) -> None:
-        started = trio.Event()
-        trio.lowlevel.spawn_system_task(self._run, started, name="pushlane-membership")
-        await started.wait()
-        try:
-            await self._register()
-        except BaseException:
-            self._scope.cancel()
-            raise
-
-    async def _run(self, started: trio.Event) -> None:
-        """The parent of all tasks. A system task: the store is opened by a call, not a block."""
-        try:
-            with self._scope:
-                async with trio.open_nursery() as self._nursery:
-                    self.watches = Watches(self._ring, self._decisions, self._limits, self._nursery)
-                    self.slots = Slots(
-                        self._ring,
-                        self._decisions,
-                        self.watches,
-                        self.current,
-                        self._home,
-                        self._limits,
-                        self._randbytes,
-                    )
-                    started.set()
-                    await trio.sleep_forever()
-        finally:
-            self._ended.set()
-
-    async def _register(self) -> None:
+    async def register(self) -> None:
         node = Node(
             self._randbytes(PROCESS_BYTES).hex(),
             self._address,
@@ -92,7 +109,7 @@ class Membership:
         )
         await node.register()
         self.node = node
-        self._nursery.start_soon(node.run)
+        self._tasks.start_soon(node.run)
 
     async def current(self) -> Node:
         """An identity that is not known to be fenced."""
@@ -101,14 +118,14 @@ class Membership:
                 log.warning("fenced as %s: going on as a new process", self.node.process)
                 self.fenced += 1
                 old = self.node
-                await self._register()
+                await self.register()
                 self._past_reads += old.fence.reads
                 self._past_served += old.fence.served
                 self._past_beats += old.beats
                 old.stop()
             return self.node
 
-    async def lost_slots(self) -> list[tuple[int, int]]:
+    async def lost(self) -> list[tuple[int, int]]:
         """What this process claimed and others have by now. Fenced, it goes on as a new one."""
         with suppress(Fenced):
             await self.node.fence.confirm()
@@ -117,31 +134,30 @@ class Membership:
         return lost
 
     async def leave(self) -> None:
-        """Give everything back, in good order and within a time; then end all tasks.
+        """Give everything back, in good order and within a time.
 
         That this process has left is enough for others. The slots' rows are put in order as well,
         so that they needn't look for it.
         """
 
-        async def release(slot: int) -> None:
-            await self.slots.release(slot)
-
+        if self._abandoned:
+            return
         with trio.move_on_after(self._limits.close_ms / 1000) as patience:
             try:
                 await self.node.retire()
             except StoreError as error:
                 log.warning("this process could not sign off, others must wait: %s", error)
             with suppress(StoreError):
-                await gather(release, self.slots.held(), self._limits.reads)
+                await gather(self.slots.release, self.slots.held(), self._limits.reads)
         if patience.cancelled_caught:
             log.warning("this process could not sign off in time, others may have to wait")
         self.abandon()
-        await self._ended.wait()
 
     def abandon(self) -> None:
         """End all tasks, and give nothing back: as a process that dies."""
+        self._abandoned = True
         self.node.fence.dismiss()
-        self._scope.cancel()
+        self._tasks.cancel_scope.cancel()
 
     # Numbers
 

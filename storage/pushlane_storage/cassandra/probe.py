@@ -14,11 +14,11 @@ import msgspec
 
 from pushlane_storage.cassandra.address import Address
 from pushlane_storage.cassandra.connection import Connection
-from pushlane_storage.cassandra.errors import KeyspaceNewer, OpenError
 from pushlane_storage.cassandra.home import EVERYWHERE, replicas_of
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.schema import NODES_FOR_SAFETY, STEPS
 from pushlane_storage.cassandra.tables import SCHEMA
+from pushlane_storage.errors import KeyspaceNewer, OpenError
 
 
 class Finding(NamedTuple):

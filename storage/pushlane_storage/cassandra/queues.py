@@ -1,18 +1,48 @@
-"""Queue rows: lightweight transactions only.
+"""Queues: their rows, what writers must know of them, and how all that they stored is removed.
 
-Each version of a row is made by one transaction, with a nonce in it: so one that timed out can be
-told from somebody else's.
+Rows are written by lightweight transactions only. Each version of a row is made by one of them,
+with a nonce in it: so one that timed out can be told from somebody else's.
+
+What the store must know of a queue when it writes for one of its shards (`Traits`) it learns from
+every row that passes through it: whoever opens a shard has read the row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
+from pushlane_storage.bucket import CONTROL, BucketKey, ShardKey
+from pushlane_storage.cassandra import stamps
+from pushlane_storage.cassandra.buckets import Buckets
 from pushlane_storage.cassandra.decisions import Decisions
-from pushlane_storage.cassandra.ring import Bound, Change, Range, Ring, Row, read_row
-from pushlane_storage.cassandra.tables import QUEUES
+from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.cassandra.places import Places
+from pushlane_storage.cassandra.ring import (
+    Bound,
+    Change,
+    Delete,
+    Level,
+    Range,
+    Ring,
+    Row,
+    Table,
+    read_row,
+)
+from pushlane_storage.cassandra.tables import (
+    BUCKETS,
+    LANES,
+    NOTES,
+    QUEUES,
+    SCHEDULED,
+    SEALS,
+    SEGMENTS,
+    SETTLEMENTS,
+    SKIPS,
+    SLICES,
+)
 from pushlane_storage.interface import (
     QueueExists,
     QueueMissing,
@@ -20,6 +50,45 @@ from pushlane_storage.interface import (
     VersionConflict,
 )
 from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.slot import slot_of
+from pushlane_storage.work import gather
+
+_LEVELS = {"quorum": Level.QUORUM, "all": Level.ALL, "one": Level.ONE}
+
+
+class Traits(NamedTuple):
+    level: Level
+    """Of writes of segments and settlements."""
+    ttl: int
+    """Seconds that segments are kept at the most: twice the retention."""
+
+
+class Known:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._default = self._of(QueueConfig())
+        self._others: dict[str, Traits] = {}
+
+    def learn(self, row: QueueRow) -> None:
+        traits = self._of(row.config)
+        if traits == self._default:
+            self._others.pop(row.id, None)
+            return
+        if row.id not in self._others and len(self._others) >= self._limits.traits:
+            del self._others[next(iter(self._others))]
+        self._others[row.id] = traits
+
+    def forget(self, row: QueueRow) -> None:
+        self._others.pop(row.id, None)
+
+    def of(self, shard: ShardKey) -> Traits:
+        return self._others.get(shard.queue_id, self._default)
+
+    def _of(self, config: QueueConfig) -> Traits:
+        seconds = 2 * config.retention_ms // 1000
+        ttl = min(max(seconds, self._limits.least_ttl), self._limits.most_ttl)
+        return Traits(_LEVELS[config.durability], ttl)
+
 
 ID_BYTES = 16
 """Random bytes in a queue's id: enough that no two queues ever made share one."""
@@ -139,3 +208,75 @@ def _unpack(row: Row) -> QueueRow:
     return QueueRow(
         row["tenant"], row["name"], row["id"], config, row["version"], row["deleting"] is True
     )
+
+
+_EVERY_SLICE = (-(1 << 62), 1 << 62)
+
+
+class Removal:
+    def __init__(self, ring: Ring, places: Places, buckets: Buckets, limits: Limits) -> None:
+        self._ring = ring
+        self._places = places
+        self._buckets = buckets
+        self._limits = limits
+
+    async def run(self, queue_id: str) -> None:
+        """Safe to repeat: the list of lanes goes last."""
+        for number, lanes in (await self._places.all(queue_id)).items():
+            shard = ShardKey(queue_id, number)
+            for lane in lanes:
+                await self._remove_lane(shard, lane)
+            for slice in await self._places.slices(shard, *_EVERY_SLICE):
+                await self._delete(SCHEDULED, *shard, slice)
+            for table in (SLICES, SKIPS, SEALS):
+                await self._delete(table, *shard)
+            await self._ring.write(Delete(SETTLEMENTS, (*shard, *CONTROL)))
+            await self._delete(NOTES, slot_of(shard), *shard)
+        await self._delete(LANES, queue_id)
+
+    async def _remove_lane(self, shard: ShardKey, lane: int) -> None:
+        async def remove(key: BucketKey) -> None:
+            for table in (SEGMENTS, SETTLEMENTS):
+                await self._ring.write(Delete(table, (*shard, *key), stamps.dropped(key)))
+
+        await gather(remove, await self._buckets.keys(shard, lane), self._limits.reads)
+        await self._delete(BUCKETS, *shard, lane)
+
+    async def _delete(self, table: Table, *partition: object) -> None:
+        await self._ring.write(Delete(table, partition, stamps.FOREVER))
+
+
+class CassandraCatalog:
+    """The store's seam. Every row that passes through is learned: whoever writes for a queue must
+    know how (`Known`)."""
+
+    def __init__(self, queues: Queues, known: Known, removal: Removal) -> None:
+        self._queues = queues
+        self._known = known
+        self._removal = removal
+
+    async def create(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        return self._learn(await self._queues.create(tenant, name, config))
+
+    async def read(self, tenant: str, name: str) -> QueueRow | None:
+        row = await self._queues.read(tenant, name)
+        return None if row is None else self._learn(row)
+
+    async def list(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
+        return [self._learn(row) for row in await self._queues.list_after(tenant, after, limit)]
+
+    async def update(self, row: QueueRow, config: QueueConfig) -> QueueRow:
+        return self._learn(await self._queues.update(row, config))
+
+    async def mark_deleting(self, row: QueueRow) -> QueueRow:
+        return self._learn(await self._queues.mark_deleting(row))
+
+    async def remove(self, row: QueueRow) -> None:
+        await self._queues.check_removable(row)
+        await self._removal.run(row.id)
+        await self._queues.remove(row)
+        self._known.forget(row)
+
+    def _learn(self, row: QueueRow) -> QueueRow:
+        self._known.learn(row)
+        return row

@@ -16,17 +16,17 @@ import trio
 
 from pushlane_storage.cassandra.address import Address
 from pushlane_storage.cassandra.connection import Connection
-from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.driver_ring import DriverRing
-from pushlane_storage.cassandra.errors import KeyspaceUnusable
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Change, Row
 from pushlane_storage.cassandra.slots import NOBODY, NONCE_BYTES
 from pushlane_storage.cassandra.tables import SLOTS
+from pushlane_storage.errors import KeyspaceUnusable
 from pushlane_storage.interface import StoreError, StoreUnknown
+from pushlane_storage.restored_epoch import restored_epoch
 from pushlane_storage.slot import SLOTS as COUNT
-from pushlane_storage.sqlite.restored_epoch import restored_epoch
+from pushlane_storage.work import gather
 
 
 class Restored:

@@ -10,6 +10,10 @@ each other's order. Plain writes are the same for the same key, so a ring may re
 Between two plain writes of one cell the greater `stamp` wins, and at the same stamp the greater
 value; a deletion wins over writes up to its own stamp. The store gives stamps itself where order
 matters: no clock decides then (stamps.py).
+
+Several plain writes can answer as one (`write_stages`): stage by stage, those of a stage at once.
+Refused is refused only when nothing of the last stage that was begun can have landed. What the
+stages before it wrote (the row of a bucket, the name of a lane) says nothing by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from pushlane_storage.interface import Outcome
+from pushlane_storage.interface import Outcome, StoreError, StoreRefused, StoreUnknown
 
 Row = dict[str, Any]
 
@@ -181,3 +185,45 @@ async def read_row(
     edge = Bound(key[count:]) if table.clustering else None
     rows = await ring.read(Range(table, key[:count], 1, low=edge, high=edge, level=level))
     return rows[0] if rows else None
+
+
+Stage = Sequence[Write | Delete]
+
+
+def write_stages(ring: Ring, stages: Sequence[Stage], done: Outcome) -> None:
+    """Begin; `done` is called when the last stage is durable, or a stage failed."""
+    todo = iter([stage for stage in stages if stage])
+
+    def go_on() -> None:
+        stage = next(todo, None)
+        if stage is None:
+            done(None)
+            return
+        answers: list[Exception | None] = []
+
+        def answered(error: Exception | None) -> None:
+            answers.append(error)
+            if len(answers) == len(stage):
+                fault = _sum_up(answers)
+                if fault is None:
+                    go_on()
+                else:
+                    done(fault)
+
+        for write in stage:
+            ring.write_soon(write, answered)
+
+    go_on()
+
+
+def _sum_up(answers: Sequence[Exception | None]) -> Exception | None:
+    faults = [error for error in answers if error is not None]
+    if not faults:
+        return None
+    for fault in faults:
+        if not isinstance(fault, StoreError):
+            return fault
+    if len(faults) == len(answers) and all(isinstance(fault, StoreRefused) for fault in faults):
+        return faults[0]
+    unknown = [fault for fault in faults if isinstance(fault, StoreUnknown)]
+    return unknown[0] if unknown else StoreUnknown(f"stored in part: {faults[0]}")

@@ -22,10 +22,9 @@ from pushlane_storage.packing import (
     unpack_settlement,
 )
 from pushlane_storage.seal import Seal
-from pushlane_storage.segment import PackedSegment
+from pushlane_storage.segment import PackedSegment, StoredHead, StoredSegment, head_checksum
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.slot import slot_of
-from pushlane_storage.stored_segment import StoredHead, StoredSegment, head_checksum
 
 _encode = msgspec.msgpack.Encoder().encode
 _summary = msgspec.msgpack.Decoder(MarkSummary)

@@ -19,14 +19,14 @@ from collections.abc import Sequence
 
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.cassandra import rows
-from pushlane_storage.cassandra.crowd import gather
-from pushlane_storage.cassandra.damage_report import DamageReport
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Bound, Level, Range, Ring, Row
 from pushlane_storage.cassandra.tables import SEGMENTS
+from pushlane_storage.damage import DamageReport
 from pushlane_storage.message import Message
 from pushlane_storage.segment import DamagedSegment, Segment, SegmentHead
 from pushlane_storage.seq import make_seq
+from pushlane_storage.work import gather
 
 FIRST_ROWS = 4
 """Rows of the first page, when nothing is known of their sizes yet."""
@@ -164,7 +164,7 @@ class Segments:
         [row] = await self._holder(shard, key, first, Level.QUORUM)
         stored = rows.stored_segment(row)
         self._report.take(shard, key, stored, str(error))
-        return stored.mend_head(key)
+        return stored.rebuild_head(key)
 
 
 def _unpack(

@@ -17,7 +17,6 @@ from contextlib import suppress
 import trio
 
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.home import Home
 from pushlane_storage.cassandra.limits import Limits
@@ -28,6 +27,7 @@ from pushlane_storage.cassandra.watch import Watches
 from pushlane_storage.interface import Fenced, SlotOwned, StoreError, StoreRefused, StoreUnknown
 from pushlane_storage.slot import SLOTS as COUNT
 from pushlane_storage.slot import slot_of
+from pushlane_storage.work import gather
 
 NONCE_BYTES = 16
 NOBODY = ""
@@ -109,6 +109,15 @@ class Slots:
 
     def find(self, shard: ShardKey) -> Claim | None:
         return self._claims.get(slot_of(shard))
+
+    async def confirm(self, shard: ShardKey) -> None:
+        """`Fenced` when the owner of this shard's slot was us and is so no longer."""
+        claim = self.find(shard)
+        if claim is not None:
+            await claim.node.fence.confirm()
+            fault = self.fault(claim, shard)
+            if fault is not None:
+                raise fault
 
     def fault(self, claim: Claim, shard: ShardKey, epoch: int | None = None) -> Fenced | None:
         """Why a shard's owner (with this epoch) is none any more."""
@@ -252,6 +261,11 @@ class Slots:
         if slot not in self._claims and not self._claiming[slot].locked():
             with suppress(StoreError):
                 await self.release(slot)
+
+    async def owner_of(self, slot: int) -> str | None:
+        """By the slot's row; None: nobody has it."""
+        row = await read_row(self._ring, SLOTS, (slot,))
+        return None if row is None or row["process"] == NOBODY else row["owner"]
 
     def held(self) -> list[int]:
         return sorted({*self._claims, *self._unclaimed})

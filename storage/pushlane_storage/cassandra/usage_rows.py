@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pushlane_storage.cassandra import stamps
-from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Bound, Range, Ring, Row, Write, read_all, read_row
 from pushlane_storage.cassandra.tables import USAGE, keyed
 from pushlane_storage.interface import StoreRefused
 from pushlane_storage.usage import TALLY_MINUTE, Usage, UsageKey, pack, unpack
+from pushlane_storage.work import gather
 
 MINUTES = 24 * 60
 

@@ -17,13 +17,13 @@ import logging
 
 import trio
 
-from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.node import is_alive
 from pushlane_storage.cassandra.ring import Change, Ring, Row, read_row
 from pushlane_storage.cassandra.tables import HEARTBEATS, NODES, SLOTS
 from pushlane_storage.interface import StoreError
+from pushlane_storage.work import gather
 
 log = logging.getLogger(__name__)
 

@@ -10,31 +10,31 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-import trio
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from pushlane_storage.cassandra.address import Address
-from pushlane_storage.cassandra.crowd import gather
-from pushlane_storage.cassandra.errors import OpenError
 from pushlane_storage.cassandra.limits import Limits
-from pushlane_storage.cassandra.membership import Membership
+from pushlane_storage.cassandra.membership import Membership, join
 from pushlane_storage.cassandra.slots import is_copying
 from pushlane_storage.cassandra.tables import SLOTS as TABLE
 from pushlane_storage.copy.errors import CopyTaken, SourceMissing, SourceServed
 from pushlane_storage.copy.keyspace import Keyspace, connected
 from pushlane_storage.copy.rows import Rows
+from pushlane_storage.errors import OpenError
 from pushlane_storage.interface import Fenced, StoreRefused
 from pushlane_storage.slot import SLOTS
+from pushlane_storage.work import gather
 
 
 class CassandraSource:
     """Made by `open_source`."""
 
-    def __init__(self, name: str, keyspace: Keyspace) -> None:
+    def __init__(self, name: str, keyspace: Keyspace, stack: AsyncExitStack) -> None:
+        """What is held is given back when the stack is unwound."""
         self.name = name
         self.rows: Rows = keyspace.rows()
         self._keyspace = keyspace
+        self._stack = stack
         self._membership: Membership | None = None
 
     async def identity(self) -> str:
@@ -58,7 +58,7 @@ class CassandraSource:
 
     async def hold(self, copy: str) -> None:
         keyspace = self._keyspace
-        membership = Membership(
+        joining = join(
             keyspace.ring,
             keyspace.decisions,
             keyspace.limits,
@@ -66,11 +66,10 @@ class CassandraSource:
             await keyspace.home(),
             secrets.token_bytes,
         )
-        await membership.join()
-        self._membership = membership
+        self._membership = membership = await self._stack.enter_async_context(joining)
 
         async def claim(slot: int) -> int:
-            return await membership.slots.claim(slot, _owner(copy))
+            return await membership.claim(slot, _owner(copy))
 
         try:
             await gather(claim, range(SLOTS), keyspace.limits.reads)
@@ -95,10 +94,6 @@ class CassandraSource:
         rows = await self._keyspace.scan.read(TABLE, "slot, epoch")
         return max((row["epoch"] for row in rows), default=0)
 
-    async def close(self) -> None:
-        if self._membership is not None:
-            await self._membership.leave()
-
 
 def _owner(copy: str) -> str:
     return f"pushlane store copy {copy}"
@@ -109,17 +104,13 @@ async def open_source(
     name: str, address: Address, limits: Limits
 ) -> AsyncIterator[CassandraSource]:
     try:
-        async with connected(address, limits) as keyspace:
+        async with connected(address, limits) as keyspace, AsyncExitStack() as stack:
             await keyspace.migration.check()
             if await is_copying(keyspace.ring):
                 raise SourceMissing(f"{name} holds a copy that is not finished: finish it first")
-            source = CassandraSource(name, keyspace)
+            source = CassandraSource(name, keyspace, stack)
             await source.check_centre()
             await source.check_quiet()
-            try:
-                yield source
-            finally:
-                with trio.CancelScope(shield=True):
-                    await source.close()
+            yield source
     except OpenError as error:
         raise SourceMissing(f"{name} can't be read: {error}") from error

@@ -13,7 +13,7 @@ from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Due, StoreDamaged
 from pushlane_storage.packing import unpack_note
 from pushlane_storage.queue import QueueRow
-from pushlane_storage.stored_segment import StoredSegment
+from pushlane_storage.segment import StoredSegment
 from pushlane_storage.usage import Usage
 
 T = TypeVar("T")

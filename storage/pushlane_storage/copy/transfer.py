@@ -12,7 +12,7 @@ from pushlane_storage.copy.rows import LogRow, Page, Rows
 from pushlane_storage.copy.sides import Target
 from pushlane_storage.copy.walk import Unit
 from pushlane_storage.interface import Due
-from pushlane_storage.stored_segment import StoredSegment
+from pushlane_storage.segment import StoredSegment
 
 T = TypeVar("T")
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pushlane_storage.bucket import Bucket, ShardKey
-from pushlane_storage.cassandra.crowd import gather
 from pushlane_storage.copy.errors import shard_name
 from pushlane_storage.copy.record import WHOLE, Place
 from pushlane_storage.copy.rows import Rows, settled
 from pushlane_storage.interface import StoreDamaged
 from pushlane_storage.queue import QueueRow
+from pushlane_storage.work import gather
 
 QUEUES = 200
 """Queue rows that are read at once."""

@@ -5,7 +5,7 @@ commit is under way the next group gathers; the writer's thread (writer.py) runs
 transaction on the tables (tables.py), commits, and wakes everybody with one hop. Reads go to
 reader threads with connections of their own (reader.py, reads.py). The write-ahead log is copied
 into the database file in the background (checkpointer.py); what was dropped is deleted bit by
-bit (garbage.py), and its space given back (vacuum.py).
+bit, and its space given back (space.py).
 
 A backup (backup.py) reads beside all that, from this process or another one; restore.py makes a
 folder of it that can be served.

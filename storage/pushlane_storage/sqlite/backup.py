@@ -15,7 +15,7 @@ from hashlib import file_digest
 from importlib import metadata
 from pathlib import Path
 
-from pushlane_storage.sqlite.backup_errors import (
+from pushlane_storage.errors import (
     BackupNewer,
     ChecksumMismatch,
     CopyFailed,
@@ -24,8 +24,11 @@ from pushlane_storage.sqlite.backup_errors import (
     TargetNotEmpty,
     TargetUnusable,
 )
+from pushlane_storage.files import make_folder, sync_folder
+from pushlane_storage.segment import StoredSegment
+from pushlane_storage.sqlite.columns import SELECT_SEGMENTS
 from pushlane_storage.sqlite.copying import BUSY_S, Copy, attach, copy_error, read_source
-from pushlane_storage.sqlite.folder import DATABASE, make_folder, sync_folder
+from pushlane_storage.sqlite.folder import DATABASE
 from pushlane_storage.sqlite.inspection import Inspection, Progress, inspect, is_whole
 from pushlane_storage.sqlite.manifest import (
     BACKUP,
@@ -36,8 +39,6 @@ from pushlane_storage.sqlite.manifest import (
     write_manifest,
 )
 from pushlane_storage.sqlite.schema import STEPS
-from pushlane_storage.sqlite.segment_rows import SELECT_SEGMENTS
-from pushlane_storage.stored_segment import StoredSegment
 from pushlane_storage.wall import wall_clock
 
 

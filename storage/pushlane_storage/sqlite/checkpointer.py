@@ -16,8 +16,8 @@ import threading
 from collections.abc import Callable
 
 from pushlane_storage.sqlite.errors import BUSY, FULL, code_of
-from pushlane_storage.sqlite.gate import Gate
 from pushlane_storage.sqlite.limits import Limits
+from pushlane_storage.sqlite.reader import Gate
 
 PASS = "PRAGMA wal_checkpoint(PASSIVE)"
 

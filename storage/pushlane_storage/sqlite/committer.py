@@ -13,14 +13,44 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
+from pushlane_storage.files import file_size
 from pushlane_storage.interface import StoreError, StoreRefused
-from pushlane_storage.sqlite.call import Call
+from pushlane_storage.sqlite.calls import Call
 from pushlane_storage.sqlite.checkpointer import Checkpointer
 from pushlane_storage.sqlite.errors import BUSY, FULL, code_of, is_fault
-from pushlane_storage.sqlite.folder import Folder, file_size
+from pushlane_storage.sqlite.folder import Folder
 from pushlane_storage.sqlite.limits import Limits
-from pushlane_storage.sqlite.stats import Stats
 from pushlane_storage.sqlite.tables import Tables
+
+
+class Stats(msgspec.Struct, kw_only=True):
+    epoch: int
+    """Of this opening."""
+    commits: int = 0
+    calls: int = 0
+    """Writes in those commits: `calls / commits` is the mean size of a group."""
+    largest_group: int = 0
+    alone: int = 0
+    """Groups that were run call by call, because one of their calls could not be carried out."""
+    refused_full: int = 0
+    """Appends refused because the disk was full, or nearly."""
+    refused_log: int = 0
+    """Appends refused because the write-ahead log was over its limit."""
+    damaged: int = 0
+    """Damaged segments found."""
+    sweeps: int = 0
+    vacuums: int = 0
+    checkpoints: int = 0
+    checkpoints_hindered: int = 0
+    """Checkpoints that left something in the log because of a reader."""
+    waiting: int = 0
+    """Writes that wait for a transaction."""
+    database_bytes: int = 0
+    log_bytes: int = 0
+    free_disk_bytes: int = 0
+
 
 Write = Call[Tables, Any]
 

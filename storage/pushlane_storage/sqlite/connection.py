@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pushlane_storage.sqlite.errors import FolderForeign, FolderUnusable
-from pushlane_storage.sqlite.folder import COPYING, RESTORING, Folder, make_file
+from pushlane_storage.errors import FolderForeign, FolderUnusable
+from pushlane_storage.files import make_file
+from pushlane_storage.sqlite.folder import COPYING, RESTORING, Folder
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.manifest import BACKUP
 from pushlane_storage.sqlite.schema import Step, migrate, raise_epoch

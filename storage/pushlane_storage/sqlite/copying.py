@@ -28,11 +28,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from pushlane_storage.errors import BackupNewer, CopyFailed, NotAStore
+from pushlane_storage.files import file_size
 from pushlane_storage.segment import FORMAT
-from pushlane_storage.sqlite.backup_errors import BackupNewer, CopyFailed, NotAStore
 from pushlane_storage.sqlite.connection import PAGE_BYTES
 from pushlane_storage.sqlite.errors import FULL, code_of
-from pushlane_storage.sqlite.folder import file_size
 from pushlane_storage.sqlite.inspection import Progress, tables_of
 from pushlane_storage.sqlite.limits import MIB, Limits
 from pushlane_storage.sqlite.schema import APPLICATION

@@ -1,52 +1,11 @@
-"""What can go wrong with the embedded store, besides the answers of every store.
+"""SQLite's errors, and what they mean for the store.
 
-OpenError                 the folder can't be served, and nothing was changed
-├── FolderLocked          another process serves it
-├── FolderNewer           a newer version of Pushlane wrote it
-├── FolderForeign         the file in it is not ours
-└── FolderUnusable        no such thing can be made or read there
-StoreUnknown
-└── StoreBroken           a commit failed: nothing is known any more, and the process ends
-
-A stored row that must be right and is not, or that can't be read, is the interface's
-`StoreDamaged`.
+A stored row that must be right and is not, or that can't be read, is `StoreDamaged`.
 """
 
 import sqlite3
-from pathlib import Path
 
-from pushlane_storage.interface import StoreDamaged as StoreDamaged
-from pushlane_storage.interface import StoreError, StoreUnknown
-
-
-class OpenError(Exception):
-    """The folder can't be served."""
-
-
-class FolderLocked(OpenError):
-    def __init__(self, folder: Path, pid: int | None) -> None:
-        who = "another process" if pid is None else f"process {pid}"
-        super().__init__(f"{folder} is in use by {who}: stop it first, or choose another folder")
-        self.folder = folder
-        self.pid = pid
-
-
-class FolderNewer(OpenError):
-    def __init__(self, folder: Path, found: int, known: int) -> None:
-        super().__init__(
-            f"{folder} was written by a newer version of Pushlane (format {found}, this version"
-            f" knows up to {known}): run that version, or restore a backup made before"
-        )
-        self.found = found
-        self.known = known
-
-
-class FolderForeign(OpenError):
-    """The database file holds something else."""
-
-
-class FolderUnusable(OpenError):
-    """The folder can't be made, read or written."""
+from pushlane_storage.interface import StoreDamaged, StoreError, StoreUnknown
 
 
 class StoreBroken(StoreUnknown):

@@ -13,7 +13,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from pushlane_storage.sqlite.errors import FolderLocked, FolderUnusable
+from pushlane_storage import files
+from pushlane_storage.errors import FolderLocked, FolderUnusable
+from pushlane_storage.files import PRIVATE, PRIVATE_FOLDER, make_folder
 
 DATABASE = "pushlane.db"
 LOCK = "lock"
@@ -21,9 +23,6 @@ RESTORING = "restoring.db"
 """What becomes the database when a restore has come to its end."""
 COPYING = "copying.db"
 """The same of a copy from another store."""
-PRIVATE = 0o600
-PRIVATE_FOLDER = 0o700
-
 _OTHERS = 0o077
 
 
@@ -39,7 +38,7 @@ class Folder:
 
     def sync(self) -> None:
         """Make the folder's entries durable."""
-        sync_folder(self.path)
+        files.sync_folder(self.path)
 
     def free_bytes(self) -> int:
         """What the file system has left for us."""
@@ -66,42 +65,6 @@ def open_folder(path: Path) -> Folder:
         return Folder(path, lock)
     except OSError as error:
         raise FolderUnusable(f"{path} can't be used: {error.strerror or error}") from error
-
-
-def sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def file_size(path: Path) -> int:
-    """In bytes; 0 when there is no such file."""
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0
-
-
-def make_folder(path: Path, mode: int = PRIVATE_FOLDER) -> None:
-    """Make a folder, and those above it, durably."""
-    if path.is_dir():
-        return
-    make_folder(path.parent, 0o777)
-    path.mkdir(mode, exist_ok=True)
-    sync_folder(path.parent)
-
-
-def make_file(path: Path) -> None:
-    """Make an empty file that is for us alone, unless it is there. SQLite's own follow its mode."""
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
-
-
-def private_opener(path: str, flags: int) -> int:
-    """For `open`: what it makes is for us alone."""
-    return os.open(path, flags, PRIVATE)
 
 
 def _close_to_others(path: Path, mode: int) -> None:

@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pushlane_storage.errors import ChecksumMismatch
+from pushlane_storage.interface import StoreDamaged
 from pushlane_storage.packing import checksum_of
-from pushlane_storage.segment import DamagedSegment, PackedSegment, unpack_head
-from pushlane_storage.sqlite.backup_errors import ChecksumMismatch
-from pushlane_storage.sqlite.bucket_rows import BUCKET_COLUMNS, bucket_of
-from pushlane_storage.sqlite.errors import StoreDamaged
+from pushlane_storage.segment import DamagedSegment, PackedSegment, StoredSegment, unpack_head
+from pushlane_storage.sqlite.columns import BUCKET_COLUMNS, SELECT_SEGMENTS, bucket_of
 from pushlane_storage.sqlite.manifest import Contents
-from pushlane_storage.sqlite.segment_rows import SELECT_SEGMENTS
-from pushlane_storage.stored_segment import StoredSegment
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is (in bytes)."""

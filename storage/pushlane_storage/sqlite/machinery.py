@@ -9,21 +9,18 @@ from pathlib import Path
 import msgspec
 import trio
 
+from pushlane_storage.files import file_size
+from pushlane_storage.sqlite.calls import Waiting
 from pushlane_storage.sqlite.checkpointer import Checkpointer
-from pushlane_storage.sqlite.committer import Committer
+from pushlane_storage.sqlite.committer import Committer, Stats
 from pushlane_storage.sqlite.connection import connect, connect_reader, open_database, opening
-from pushlane_storage.sqlite.folder import file_size, open_folder
-from pushlane_storage.sqlite.fuse import FailStop, Fuse
-from pushlane_storage.sqlite.gate import Gate
+from pushlane_storage.sqlite.folder import open_folder
 from pushlane_storage.sqlite.limits import Limits
-from pushlane_storage.sqlite.reader import Readers, Reading
+from pushlane_storage.sqlite.reader import Gate, Readers, Reading
 from pushlane_storage.sqlite.schema import Step
-from pushlane_storage.sqlite.stats import Stats
+from pushlane_storage.sqlite.space import Vacuum
 from pushlane_storage.sqlite.tables import Tables
-from pushlane_storage.sqlite.tidier import Tidier
-from pushlane_storage.sqlite.vacuum import Vacuum
-from pushlane_storage.sqlite.waiting import Waiting
-from pushlane_storage.sqlite.writer import Writer
+from pushlane_storage.sqlite.writer import FailStop, Fuse, Tidier, Writer
 
 
 class Machinery:

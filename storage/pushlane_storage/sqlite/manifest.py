@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from pushlane_storage.sqlite.backup_errors import BackupNewer, BackupUnfinished, ManifestDamaged
-from pushlane_storage.sqlite.folder import private_opener, sync_folder
+from pushlane_storage.errors import BackupNewer, BackupUnfinished, ManifestDamaged
+from pushlane_storage.files import private_opener, sync_folder
 
 BACKUP = "backup.db"
 MANIFEST = "manifest.json"

@@ -8,7 +8,7 @@ import sqlite3
 
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.damage import Damage
-from pushlane_storage.stored_segment import StoredSegment
+from pushlane_storage.segment import StoredSegment
 
 
 def note(connection: sqlite3.Connection, damage: Damage, stored: StoredSegment, bound: int) -> None:

@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from pushlane_storage.interface import QueueExists, QueueMissing, VersionConflict
+from pushlane_storage.interface import QueueExists, QueueMissing, StoreDamaged, VersionConflict
 from pushlane_storage.queue import QueueConfig, QueueRow
-from pushlane_storage.sqlite.errors import StoreDamaged
 
 _COLUMNS = "tenant, name, id, version, deleting, config"
 

@@ -1,19 +1,57 @@
 """Readers: threads with connections of their own, so that reads and writes don't wait for each
-other. A read sees everything that was committed before it began."""
+other. A read sees everything that was committed before it began.
+
+The write-ahead log can only start anew when no reader still reads from it. Readers come and go
+all the time, so without a gate that moment might never come, and the log would grow: once in a
+while the writer shuts it for a moment.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Concatenate, ParamSpec, TypeVar
 
 import trio
 
-from pushlane_storage.sqlite.call import answer
+from pushlane_storage.sqlite.calls import Waiting, answer
 from pushlane_storage.sqlite.errors import read_error
-from pushlane_storage.sqlite.gate import Gate
-from pushlane_storage.sqlite.waiting import Waiting
+
+
+class Gate:
+    def __init__(self) -> None:
+        self._change = threading.Condition()
+        self._inside = 0
+        self._shut = False
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._change:
+            self._change.wait_for(lambda: not self._shut)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._change:
+                self._inside -= 1
+                if self._shut:
+                    self._change.notify_all()
+
+    @contextmanager
+    def shut(self, seconds: float) -> Iterator[None]:
+        """Let nobody in, and wait a while for those inside to leave."""
+        with self._change:
+            self._shut = True
+            self._change.wait_for(lambda: not self._inside, seconds)
+        try:
+            yield
+        finally:
+            with self._change:
+                self._shut = False
+                self._change.notify_all()
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

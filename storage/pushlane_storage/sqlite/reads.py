@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Due
 from pushlane_storage.note import DueShard
-from pushlane_storage.sqlite.bucket_rows import BUCKET_COLUMNS, bucket_of
-from pushlane_storage.sqlite.segment_rows import SELECT_HEADS, SELECT_SEGMENTS
-from pushlane_storage.stored_segment import StoredHead, StoredSegment
+from pushlane_storage.segment import StoredHead, StoredSegment
+from pushlane_storage.sqlite.columns import BUCKET_COLUMNS, SELECT_HEADS, SELECT_SEGMENTS, bucket_of
 
 _SHARD = "(SELECT id FROM shard WHERE queue_id = ? AND number = ?)"
 _BUCKET = f"(SELECT id FROM bucket WHERE shard = {_SHARD} AND lane = ? AND epoch = ? AND start = ?)"

@@ -16,6 +16,15 @@ from pathlib import Path
 
 import msgspec
 
+from pushlane_storage.errors import (
+    CopyFailed,
+    NoSpace,
+    OpenError,
+    TargetNotEmpty,
+    TargetUnusable,
+)
+from pushlane_storage.files import private_opener
+from pushlane_storage.restored_epoch import restored_epoch
 from pushlane_storage.sqlite.backup import (
     free_bytes,
     silent,
@@ -24,17 +33,10 @@ from pushlane_storage.sqlite.backup import (
     verify_contents,
     verify_file,
 )
-from pushlane_storage.sqlite.backup_errors import (
-    CopyFailed,
-    NoSpace,
-    TargetNotEmpty,
-    TargetUnusable,
-)
-from pushlane_storage.sqlite.errors import FULL, OpenError, code_of
-from pushlane_storage.sqlite.folder import LOCK, RESTORING, Folder, open_folder, private_opener
+from pushlane_storage.sqlite.errors import FULL, code_of
+from pushlane_storage.sqlite.folder import LOCK, RESTORING, Folder, open_folder
 from pushlane_storage.sqlite.inspection import Progress
 from pushlane_storage.sqlite.manifest import BACKUP, Manifest
-from pushlane_storage.sqlite.restored_epoch import restored_epoch
 from pushlane_storage.sqlite.schema import STEPS
 from pushlane_storage.wall import wall_clock
 

@@ -14,8 +14,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pushlane_storage.errors import FolderForeign, FolderNewer
 from pushlane_storage.segment import FORMAT
-from pushlane_storage.sqlite.errors import FolderForeign, FolderNewer
 
 APPLICATION = 0x50534C4E
 """SQLite's `application_id` of our files: "PSLN"."""

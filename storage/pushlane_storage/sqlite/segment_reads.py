@@ -12,10 +12,9 @@ import msgspec
 
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.message import Message
-from pushlane_storage.segment import DamagedSegment, Segment, SegmentHead
+from pushlane_storage.segment import DamagedSegment, Segment, SegmentHead, StoredSegment
 from pushlane_storage.sqlite import reads
 from pushlane_storage.sqlite.reader import Reading
-from pushlane_storage.stored_segment import StoredSegment
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -70,7 +69,7 @@ class SegmentReads:
             except DamagedSegment as error:
                 whole = reading.fetch(reads.segments_of, shard, key, [stored.first])[0]
                 self.damaged.append(Found(shard, key, whole, str(error)))
-                heads.append(whole.mend_head(key))
+                heads.append(whole.rebuild_head(key))
         return heads
 
     def _unpack(

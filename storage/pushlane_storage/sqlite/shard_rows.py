@@ -17,16 +17,43 @@ from pushlane_storage.memory_shard import merge
 from pushlane_storage.note import Note
 from pushlane_storage.packing import checksum_of, pack_note, pack_seal, pack_settlement
 from pushlane_storage.seal import Seal
-from pushlane_storage.segment import PackedSegment, Segment, pack
+from pushlane_storage.segment import PackedSegment, Segment, head_checksum, pack
 from pushlane_storage.seq import epoch_of
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.slot import slot_of
-from pushlane_storage.sqlite.bucket_rows import BUCKET_COLUMNS, bucket_of, bucket_values
-from pushlane_storage.sqlite.bulk import Bulk
+from pushlane_storage.sqlite.columns import BUCKET_COLUMNS, NO_MARKS, bucket_of, bucket_values
 from pushlane_storage.sqlite.places import Place, Places
-from pushlane_storage.sqlite.segment_rows import NO_MARKS
 from pushlane_storage.sqlite.slots import Slots
-from pushlane_storage.stored_segment import head_checksum
+
+CHUNKS = (64, 16, 4, 1)
+"""Rows of one statement: few different statements, and few of them for any number of rows."""
+
+
+class Bulk:
+    def __init__(self, connection: sqlite3.Connection, table: str, columns: int) -> None:
+        self._connection = connection
+        self._columns = columns
+        self._values: list[object] = []
+        row = f"({','.join('?' * columns)})"
+        self._statements = {
+            rows: f"INSERT INTO {table} VALUES {','.join([row] * rows)}" for rows in CHUNKS
+        }
+
+    def add(self, row: tuple[object, ...]) -> None:
+        self._values.extend(row)
+
+    def flush(self) -> None:
+        values, at = self._values, 0
+        for rows in CHUNKS:
+            width = rows * self._columns
+            while len(values) - at >= width:
+                self._connection.execute(self._statements[rows], values[at : at + width])
+                at += width
+        values.clear()
+
+    def clear(self) -> None:
+        self._values.clear()
+
 
 ROW_BYTES = 512
 """What a row without its blobs adds to the log: a few bytes, or a page that it has for itself."""

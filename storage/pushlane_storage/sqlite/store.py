@@ -1,7 +1,8 @@
-"""The embedded `Store`: everything in one folder, one process at a time."""
+"""The embedded back end: everything in one folder, one process at a time."""
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,32 +11,32 @@ from typing import TypeVar
 import trio
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
-from pushlane_storage.damage import Damage
+from pushlane_storage.damage import Damage, DamageReport
 from pushlane_storage.interface import Due, Outcome, StoreError
 from pushlane_storage.message import Message
 from pushlane_storage.note import DueShard, Note
 from pushlane_storage.packing import unpack_note, unpack_seal, unpack_settlement
-from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
-from pushlane_storage.sqlite import quarantine, queue_rows, reads, usage_rows
+from pushlane_storage.sole_ownership import SoleOwnership
+from pushlane_storage.sqlite import quarantine, reads
 from pushlane_storage.sqlite.backup import backup, silent
-from pushlane_storage.sqlite.call import Call, answer
-from pushlane_storage.sqlite.damage_report import DamageReport
-from pushlane_storage.sqlite.fuse import FailStop, exit_process
+from pushlane_storage.sqlite.calls import Calls
+from pushlane_storage.sqlite.catalog import SqliteCatalog
+from pushlane_storage.sqlite.committer import Stats
 from pushlane_storage.sqlite.inspection import Progress
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.machinery import Machinery
 from pushlane_storage.sqlite.manifest import Manifest
 from pushlane_storage.sqlite.reader import Reading
 from pushlane_storage.sqlite.schema import STEPS, Step
-from pushlane_storage.sqlite.segment_reads import SegmentReads
-from pushlane_storage.sqlite.stats import Stats
-from pushlane_storage.sqlite.tables import Tables
-from pushlane_storage.usage import Usage, UsageKey
+from pushlane_storage.sqlite.segment_reads import Found, SegmentReads
+from pushlane_storage.sqlite.usage_rows import SqliteUsage
+from pushlane_storage.sqlite.writer import FailStop, exit_process
 from pushlane_storage.wall import wall_clock
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -55,11 +56,11 @@ class SqliteStore:
     ) -> None:
         self._machinery = machinery
         self._wall = wall
-        self._writes = machinery.writes
-        self._reads = machinery.reads
-        self._report = DamageReport(
-            self._write, damaged, wall, machinery.stats, limits.quarantine_rows
-        )
+        self._calls = calls = Calls(machinery.writes, machinery.reads)
+        self.ownership = SoleOwnership(self._claim, self._next_epoch)
+        self.catalog = SqliteCatalog(calls)
+        self.usage = SqliteUsage(calls)
+        self._report = DamageReport(damaged, wall, limits.quarantine_rows)
 
     @classmethod
     async def open(
@@ -90,8 +91,9 @@ class SqliteStore:
     def stats(self) -> Stats:
         return self._machinery.measure()
 
-    async def time(self) -> None:
+    async def time(self) -> int | None:
         await trio.lowlevel.checkpoint()
+        return None
 
     async def close(self) -> None:
         """Finish what is under way and let go of the folder."""
@@ -120,107 +122,58 @@ class SqliteStore:
 
         return await trio.to_thread.run_sync(run)
 
-    async def _write(self, work: Callable[[Tables], T], *, grows: bool = False) -> T:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        call = Call(work, grows)
-        self._writes.put(call)
-        return await call.wait(self._writes.withdraw)
+    # Owning
 
-    def _write_soon(
-        self, work: Callable[[Tables], None], outcome: Outcome, *, grows: bool = False
-    ) -> None:
-        call = Call(work, grows, outcome)
-        try:
-            self._writes.put(call)
-        except StoreError as error:  # not from inside the caller's call
-            call.error = error
-            answer(trio.lowlevel.current_trio_token(), [call])
+    async def _claim(self, slot: int, owner: str) -> int:
+        return await self._calls.write(lambda tables: tables.claim(slot, owner))
 
-    async def _read(self, work: Callable[[Reading], T]) -> T:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        call = Call(work)
-        self._reads.put(call)
-        return await call.wait(self._abandon)
-
-    def _abandon(self, call: Call[Reading, T]) -> bool:
-        """Nobody waits for this read any more. It changes nothing, begun or not."""
-        self._reads.withdraw(call)
-        return True
-
-    # Queues
-
-    async def create_queue(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
-        return await self._write(lambda tables: tables.create_queue(tenant, name, config))
-
-    async def read_queue(self, tenant: str, name: str) -> QueueRow | None:
-        return await self._read(lambda reading: reading.fetch(queue_rows.read, tenant, name))
-
-    async def list_queues(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
-        return await self._read(
-            lambda reading: reading.fetch(queue_rows.list_after, tenant, after, limit)
-        )
-
-    async def update_queue(self, row: QueueRow, config: QueueConfig) -> QueueRow:
-        return await self._write(lambda tables: tables.update_queue(row, config))
-
-    async def mark_deleting(self, row: QueueRow) -> QueueRow:
-        return await self._write(lambda tables: tables.mark_deleting(row))
-
-    async def remove_queue(self, row: QueueRow) -> None:
-        await self._write(lambda tables: tables.remove_queue(row))
+    async def _next_epoch(self, shard: ShardKey) -> int:
+        return await self._calls.write(lambda tables: tables.next_epoch(shard))
 
     # Writing shards
-
-    async def claim(self, slot: int, owner: str) -> int:
-        return await self._write(lambda tables: tables.claim(slot, owner))
-
-    async def next_epoch(self, shard: ShardKey) -> int:
-        return await self._write(lambda tables: tables.next_epoch(shard))
-
-    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
-        await self._write(lambda tables: tables.append(shard, segment, opens), grows=True)
-
-    async def settle(self, shard: ShardKey, rows: Sequence[Settlement]) -> None:
-        await self._write(lambda tables: tables.settle(shard, rows))
 
     def append_soon(
         self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
     ) -> None:
-        self._write_soon(lambda tables: tables.append(shard, segment, opens), outcome, grows=True)
+        self._calls.write_soon(
+            lambda tables: tables.append(shard, segment, opens), outcome, grows=True
+        )
 
     def settle_soon(self, shard: ShardKey, rows: Sequence[Settlement], outcome: Outcome) -> None:
-        self._write_soon(lambda tables: tables.settle(shard, rows), outcome)
+        self._calls.write_soon(lambda tables: tables.settle(shard, rows), outcome)
 
     async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
-        await self._write(lambda tables: tables.mark_bucket(shard, bucket))
+        await self._calls.write(lambda tables: tables.mark_bucket(shard, bucket))
 
     async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
-        await self._write(lambda tables: tables.drop_bucket(shard, key))
+        await self._calls.write(lambda tables: tables.drop_bucket(shard, key))
 
     async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
-        await self._write(lambda tables: tables.drop_purges(shard, flushes))
+        await self._calls.write(lambda tables: tables.drop_purges(shard, flushes))
 
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
-        await self._write(lambda tables: tables.write_seal(shard, seal))
+        await self._calls.write(lambda tables: tables.write_seal(shard, seal))
 
     async def write_note(self, shard: ShardKey, note: Note) -> None:
-        await self._write(lambda tables: tables.write_note(shard, note))
+        await self._calls.write(lambda tables: tables.write_note(shard, note))
 
     # Reading shards
 
     async def read_note(self, shard: ShardKey) -> Note | None:
-        row = await self._read(lambda reading: reading.fetch(reads.note, shard))
+        row = await self._calls.read(lambda reading: reading.fetch(reads.note, shard))
         return None if row is None else unpack_note(*row)
 
     async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
-        return await self._read(lambda reading: reading.fetch(reads.due_shards, slot, until, limit))
+        return await self._calls.read(
+            lambda reading: reading.fetch(reads.due_shards, slot, until, limit)
+        )
 
     async def seals(self, shard: ShardKey) -> list[Seal]:
-        rows = await self._read(lambda reading: reading.fetch(reads.seals, shard))
+        rows = await self._calls.read(lambda reading: reading.fetch(reads.seals, shard))
         return [unpack_seal(*columns) for columns in rows]
 
     async def buckets(self, shard: ShardKey) -> list[Bucket]:
-        return await self._read(lambda reading: reading.fetch(reads.buckets, shard))
+        return await self._calls.read(lambda reading: reading.fetch(reads.buckets, shard))
 
     async def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
         return await self._read_segments(lambda read, reading: read.heads(reading, shard, key))
@@ -241,36 +194,35 @@ class SqliteStore:
 
     async def _read_segments(self, work: Callable[[SegmentReads, Reading], T]) -> T:
         read = SegmentReads()
-        found = await self._read(lambda reading: work(read, reading))
-        if read.damaged:
-            await self._report.take(read.damaged)
+        found = await self._calls.read(lambda reading: work(read, reading))
+        for one in read.damaged:
+            await self._keep(one)
         return found
+
+    async def _keep(self, found: Found) -> None:
+        """It is in the quarantine before the read that found it returns: whoever sees a gap can
+        ask why."""
+        damage = self._report.take(found.shard, found.bucket, found.stored, found.reason)
+        if damage is None:
+            return
+        self._machinery.stats.damaged += 1
+        try:
+            await self._calls.write(lambda tables: tables.note_damage(damage, found.stored))
+        except StoreError as error:  # the read itself is as good as it can be
+            log.error("a damaged segment could not be kept: %r", error)
 
     async def settlements(self, shard: ShardKey, key: BucketKey) -> list[Settlement]:
         def read(reading: Reading) -> list[Settlement]:
             rows = reading.fetch(reads.settlements, shard, key)
             return [unpack_settlement(key, *columns) for columns in rows]
 
-        return await self._read(read)
+        return await self._calls.read(read)
 
     async def due(self, shard: ShardKey, start: int, end: int, limit: int) -> list[Due]:
-        return await self._read(lambda reading: reading.fetch(reads.due, shard, start, end, limit))
+        return await self._calls.read(
+            lambda reading: reading.fetch(reads.due, shard, start, end, limit)
+        )
 
     async def damaged(self, shard: ShardKey, key: BucketKey) -> list[Damage]:
         """What reads of this bucket leave out."""
-        return await self._read(lambda reading: reading.fetch(quarantine.read, shard, key))
-
-    # Usage
-
-    async def put_usage(self, usage: Sequence[Usage]) -> None:
-        await self._write(lambda tables: tables.put_usage(usage))
-
-    async def find_usage(self, key: UsageKey) -> Usage | None:
-        return await self._read(lambda reading: reading.fetch(usage_rows.find, key))
-
-    async def usage(
-        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
-    ) -> list[Usage]:
-        return await self._read(
-            lambda reading: reading.fetch(usage_rows.read, tenant, first_minute, last_minute, queue)
-        )
+        return await self._calls.read(lambda reading: reading.fetch(quarantine.read, shard, key))

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.damage import Damage
 from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.segment import StoredSegment
 from pushlane_storage.sqlite import quarantine, queue_rows, usage_rows
-from pushlane_storage.sqlite.garbage import Garbage
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.shard_rows import ShardRows
 from pushlane_storage.sqlite.slots import Slots
-from pushlane_storage.stored_segment import StoredSegment
+from pushlane_storage.sqlite.space import Garbage
 from pushlane_storage.usage import Usage
 
 QUEUE_ID_BYTES = 16

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
+from pushlane_storage.sqlite.calls import Calls
 from pushlane_storage.usage import BILLING, TALLY_MINUTE, Usage, UsageKey, pack, unpack
 
 DAY = 24 * 60
@@ -65,3 +66,23 @@ def read(
         unpack(UsageKey(tenant, queue, minute, node), counters)
         for queue, minute, node, counters in found.fetchall()
     ]
+
+
+class SqliteUsage:
+    """The store's seam: the functions above, in the store's threads."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def put(self, usage: Sequence[Usage]) -> None:
+        await self._calls.write(lambda tables: tables.put_usage(usage))
+
+    async def find(self, key: UsageKey) -> Usage | None:
+        return await self._calls.read(lambda reading: reading.fetch(find, key))
+
+    async def read(
+        self, tenant: str, first_minute: int, last_minute: int, queue: str | None = None
+    ) -> list[Usage]:
+        return await self._calls.read(
+            lambda reading: reading.fetch(read, tenant, first_minute, last_minute, queue)
+        )

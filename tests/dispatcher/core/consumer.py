@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.core.act import ACK, START, Act
-from pushlane_dispatcher.core.effects import Deliver, Receipts, SettleTicket
+from pushlane_dispatcher.core.effects import Deliver, SettleTicket
 from pushlane_dispatcher.core.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def got(deliver: Deliver) -> list[Got]:
     ]
 
 
-def flat(runs: Sequence[Receipts]) -> list[int]:
+def flat(runs: Sequence[ReceiptRun]) -> list[int]:
     """The numbers of receipts, one by one."""
     return [n for _, low, high in runs for n in range(low, high + 1)]
 
@@ -75,7 +76,7 @@ class Consumer:
         bodies, self.inbox = self.bodies, []
         return bodies
 
-    def runs(self, numbers: Sequence[int]) -> list[Receipts]:
+    def runs(self, numbers: Sequence[int]) -> list[ReceiptRun]:
         return [(self.sub.prefix, n, n) for n in numbers]
 
     def ack(
@@ -84,12 +85,12 @@ class Consumer:
         return self.ack_runs(self.runs(numbers), generation, silent)
 
     def ack_runs(
-        self, runs: list[Receipts], generation: int | None = None, silent: bool = False
+        self, runs: list[ReceiptRun], generation: int | None = None, silent: bool = False
     ) -> SettleTicket:
         return self.settle(ACK, runs, generation, silent)
 
     def settle(
-        self, act: Act, runs: list[Receipts], generation: int | None, silent: bool = False
+        self, act: Act, runs: list[ReceiptRun], generation: int | None, silent: bool = False
     ) -> SettleTicket:
         ticket = SettleTicket(silent=silent)
         now = self.rig.now
@@ -122,13 +123,13 @@ class Consumer:
         self.rig.shard.detach(self.sub, resume_ms, self.rig.now)
         self.rig.run()
 
-    def resume(self, *held: int) -> list[Receipts]:
+    def resume(self, *held: int) -> list[ReceiptRun]:
         return self.resume_runs(self.runs(held))
 
-    def resume_runs(self, held: list[Receipts]) -> list[Receipts]:
-        lost = self.rig.shard.resume(self.sub, held, self.rig.now)
+    def resume_runs(self, held: list[ReceiptRun]) -> list[ReceiptRun]:
+        resumed = self.rig.shard.resume(self.sub, held, self.rig.now)
         self.rig.run()
-        return lost
+        return resumed.lost
 
     def unsubscribe(self) -> None:
         self.rig.shard.unsubscribe(self.sub, self.rig.now)

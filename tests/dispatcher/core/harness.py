@@ -24,6 +24,7 @@ from pushlane_dispatcher.core.effects import (
     Effect,
     Fetch,
     Forget,
+    Hungry,
     Lost,
     Mark,
     Page,
@@ -34,20 +35,17 @@ from pushlane_dispatcher.core.effects import (
     Schedule,
     Settle,
     SettleTicket,
-    Starved,
     Transfer,
     WriteNote,
 )
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.explain import Explanation, Stats
+from pushlane_dispatcher.core.opening import ClaimLeases, RecallMarks, WriteSeal, open_shard
 from pushlane_dispatcher.core.places import Claims
-from pushlane_dispatcher.core.recovered import RecoveredLease
-from pushlane_dispatcher.core.recovery import recover, remember
-from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.shard import Moment, Setup, Shard
 from pushlane_dispatcher.core.subscription import Subscription
-from pushlane_dispatcher.core.wanted_marks import wanted_marks
-from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
-from pushlane_storage.existing import ShardRows, needs_heads, needs_settlements
+from pushlane_leases.interface import LeaseRun
+from pushlane_storage.bucket import Bucket, ShardKey
 from pushlane_storage.interface import Due
 from pushlane_storage.memory import MemoryTables
 from pushlane_storage.message import Message
@@ -57,6 +55,7 @@ from pushlane_storage.segment import Segment
 from pushlane_storage.slot import slot_of
 from tests.dispatcher.core.consumer import Consumer, got
 from tests.dispatcher.core.invariants import check
+from tests.opened import carry_out, reading
 
 OFFSET = 1_000_000_000_000
 """Wall clock minus monotonic clock when a rig begins."""
@@ -104,7 +103,7 @@ class Rig:
         self.published: list[PublishTicket] = []
         self.done: list[SettleTicket] = []
         self.lost: list[tuple[str, int, int]] = []
-        self.starved: list[Starved] = []
+        self.hungry: list[Hungry] = []
         """What was said of subscriptions that share their credit."""
         self.transfers: list[Arrived] = []
         """What arrived at other queues."""
@@ -115,7 +114,7 @@ class Rig:
         self.reads: list[Page | Fetch | Schedule] = []
         self.damaged: set[int] = set()
         """Seqs whose messages can't be read singly."""
-        self.cache: dict[tuple[str, int], RecoveredLease] = {}
+        self.cache: dict[tuple[str, int], LeaseRun] = {}
         """What a lease cache would know."""
         self.consumers: dict[Subscription, Consumer] = {}
         self.epoch = 0
@@ -131,46 +130,35 @@ class Rig:
     # Opening and crashing
 
     def open(self) -> Shard:
-        """Claim the slot, read everything, seal it, and start from there."""
+        """Claim the slot, and open the shard from there."""
         self.epoch = self.tables.claim(slot_of(self.key), "node")
-        seal, recovered = recover(self.rows(), self.epoch)
-        self.tables.write_seal(self.key, seal)
-        self.seal = seal
-        window, bounds = self.config.dedup_window_ms, self.bounds
-        wall = 0 if self.doubted else self.wall
-        self.read_marks = wanted_marks(
-            recovered, window, wall, bounds.producer_seqs, bounds.dedup_ids
-        )
-        for row in self.read_marks:
-            remember(recovered, row, self.tables.heads(self.key, row.key))
-        recovered.leases = list(self.cache.values())
-        return Shard(
-            self.key,
-            "q",
-            self.config,
-            self.dead_letter,
-            self.epoch,
-            recovered,
-            self.now,
-            self.offset,
-            lambda: self.chance,
-            self.bounds,
-            self.cached,
-            doubted=self.doubted,
-        )
+        self.read_marks = []
+        table = reading(self.tables, self.key, lambda: self.moment) | {
+            RecallMarks: self._recall_marks,
+            WriteSeal: self._write_seal,
+            ClaimLeases: lambda _: list(self.cache.values()),
+        }
+        shard = carry_out(open_shard(self.setup), table)
+        assert shard is not None
+        return shard
 
-    def rows(self) -> ShardRows:
-        tables, key = self.tables, self.key
-        buckets = tables.buckets(key)
-        heads = [bucket.key for bucket in buckets if needs_heads(bucket)]
-        parts = [bucket.key for bucket in buckets if needs_settlements(bucket)]
-        return ShardRows(
-            tables.seals(key),
-            buckets,
-            {bucket: tables.heads(key, bucket) for bucket in heads},
-            {part: tables.settlements(key, part) for part in [*parts, CONTROL]},
-            tables.read_note(key),
-        )
+    @property
+    def setup(self) -> Setup:
+        return Setup(
+            self.key, "q", self.config, self.dead_letter, self.epoch, lambda: self.chance,
+            self.bounds, self.cached,
+        )  # fmt: skip
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now, self.offset, self.doubted)
+
+    def _recall_marks(self, step: RecallMarks) -> None:
+        self.read_marks.append(step.bucket)
+
+    def _write_seal(self, step: WriteSeal) -> None:
+        self.seal = step.seal
+        self.tables.write_seal(self.key, step.seal)
 
     def crash(self, *, wipe: bool = False) -> list[Effect]:
         """Lose everything in memory and open the shard anew; `wipe`: the lease cache too.
@@ -214,8 +202,8 @@ class Rig:
                     self._delivered(effect)
                 case Lost():
                     self.lost += effect.receipts
-                case Starved():
-                    self.starved.append(effect)
+                case Hungry():
+                    self.hungry.append(effect)
                 case Published():
                     self.published.append(effect.ticket)
                 case Confirm() | Done():
@@ -343,21 +331,19 @@ class Rig:
     def _remember(self, subscription: Subscription, runs: Sequence[Run]) -> None:
         for run in runs:
             for index in range(len(run.messages)):
-                message = self.stored(run.lane, run.seq + index)
-                assert message is not None
-                self.cache[subscription.prefix, run.n + index] = RecoveredLease(
+                self.cache[subscription.prefix, run.n + index] = LeaseRun(
                     subscription.prefix,
                     run.n + index,
-                    subscription.session,
+                    1,
                     run.lane,
                     run.seq + index,
                     run.fence,
+                    subscription.session,
                     run.attempt - 1,
                     run.deliveries,
                     run.started,
                     subscription.lease_ms,
                     run.deadline + self.offset,
-                    message,
                     self.epoch,
                 )
 

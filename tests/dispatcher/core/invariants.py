@@ -113,13 +113,13 @@ def check_aside(shard: Shard) -> None:
     buckets = [bucket for lane in window.order for bucket in lane.buckets]
     assert window.delays.far == sum(bucket.far for bucket in buckets)
     assert window.keys.passed == sum(bucket.passed for bucket in buckets)
-    kept = [entry for key in window.keys._keys.values() for entry in key.blocked]
+    kept = [entry for key in window.keys.known.values() for entry in key.blocked]
     assert window.keys.kept == len(kept)
     blocked = [entry for entry in kept if entry.state is State.BLOCKED]
     assert len(blocked) == shard.life.counts[State.BLOCKED]
     assert all(entry.state in (State.LEAVING, State.ENDING) for entry in set(kept) - set(blocked))
     assert window.bodies.bare == sum(len(lane.bare) for lane in window.order)
-    for name, key in window.keys._keys.items():
+    for name, key in window.keys.known.items():
         assert (key.head is None) == (name in window.keys.sought)
         assert key.head is not None or (key.again is not None and not key.blocked)
 

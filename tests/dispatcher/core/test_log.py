@@ -80,7 +80,7 @@ def test_it_goes_alone_when_its_patience_ends() -> None:
     (row,) = rows(rig)
     assert row.acked[0][1] - row.acked[0][0] == 1
     assert rig.shard.log.idle
-    assert rig.shard.log.next_flush() is None
+    assert rig.shard.log.next.patient_until is None
 
 
 def test_what_waits_is_bounded() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.meter import Meter
 from pushlane_dispatcher.core.recovered import Recovered
-from pushlane_dispatcher.core.shard import Shard
-from pushlane_storage.histogram import bin_of
+from pushlane_dispatcher.core.shard import Moment, Shard
 from pushlane_storage.message import MESSAGE_OVERHEAD, Message
+from pushlane_storage.usage import bin_of
 from tests.dispatcher.core.harness import Rig
 
 
@@ -107,9 +109,8 @@ def test_what_is_taken_is_delivered() -> None:
 def test_a_meter_follows_the_clock() -> None:
     rig = Rig()
     meter = Meter()
-    shard = Shard(
-        rig.key, "q", rig.config, None, rig.epoch, Recovered(), 0, 77, lambda: 0.5, meter=meter
-    )
+    setup = msgspec.structs.replace(rig.setup, meter=meter)
+    shard = Shard(setup, Recovered(), Moment(0, 77))
     assert meter.offset == 77
     shard.tick(1, 99)
     assert meter.offset == 99

@@ -4,6 +4,7 @@ import pytest
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Settle
+from pushlane_dispatcher.core.subscription import ANYBODY, FIRST
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.core.consumer import Consumer, flat
 from tests.dispatcher.core.harness import Rig
@@ -47,6 +48,20 @@ def test_its_receipts_are_honoured() -> None:
     assert again.resume(1, 2) == []
     assert again.ack(1, 2).lost == []
     assert rig.subscribe().bodies == ["b"]
+
+
+def test_whoever_has_its_receipts_may_settle_until_its_session_resumes() -> None:
+    rig = Rig(cached=True)
+    consumer = rig.subscribe()
+    rig.publish("a", "b", "c")
+    rig.crash()
+    again = back(rig, consumer)
+    assert again.ack(1, generation=FIRST).lost == again.runs([1]), "nobody was told that"
+    assert again.ack(1, generation=ANYBODY).lost == []
+    again.resume(2, 3)
+    assert again.ack(2, generation=ANYBODY).lost == again.runs([2])
+    assert rig.stats.leased == 2
+    assert again.ack(2, 3).lost == []
 
 
 def test_a_session_that_resumes_goes_on_with_its_credit() -> None:

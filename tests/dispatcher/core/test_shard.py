@@ -8,7 +8,7 @@ from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS, Bounds
 from pushlane_dispatcher.core.effects import Append, Settle, Transfer
 from pushlane_dispatcher.core.lane import Lane
 from pushlane_dispatcher.core.recovered import Recovered
-from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.shard import Moment, Setup, Shard
 from pushlane_storage.bucket import CONTROL
 from pushlane_storage.message import TRANSFER
 from pushlane_storage.queue import QueueConfig
@@ -28,7 +28,9 @@ def test_effects_are_handed_over_once() -> None:
 
 def test_a_shard_has_bounds_of_its_own() -> None:
     rig = Rig()
-    shard = Shard(rig.key, "q", QueueConfig(), None, 1, Recovered(), 0, OFFSET, lambda: 0.5)
+    shard = Shard(
+        Setup(rig.key, "q", QueueConfig(), None, 1, lambda: 0.5), Recovered(), Moment(0, OFFSET)
+    )
     assert shard.bounds == Bounds()
 
 

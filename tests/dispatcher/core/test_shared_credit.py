@@ -17,7 +17,7 @@ def test_never_more_than_the_credit_and_never_less_than_what_is_there(
     shards = st.integers(0, len(used) - 1)
     shares = SharedCredit(total, data.draw(shards))
     for shard in data.draw(st.lists(shards)):
-        shares.starved(shard, data.draw(st.booleans()))
+        shares.hungry(shard, data.draw(st.booleans()))
     credits = shares.deal(used)
     free = [credit - held for credit, held in zip(credits, used, strict=True)]
     if total < sum(used):
@@ -32,29 +32,29 @@ def test_what_is_left_over_stays_where_it_is_unless_somebody_starves() -> None:
     shares = SharedCredit(2, 2)
     assert shares.deal([0, 0, 0]) == [1, 0, 1]
     assert shares.deal([0, 0, 0]) == [1, 0, 1]
-    shares.starved(1, True)
+    shares.hungry(1, True)
     assert shares.deal([0, 0, 0]) == [0, 1, 1]
 
 
 def test_who_starves_first_comes_first_and_keeps_its_place() -> None:
     shares = SharedCredit(1)
-    shares.starved(2, True)
-    shares.starved(1, True)
-    shares.starved(2, True)
+    shares.hungry(2, True)
+    shares.hungry(1, True)
+    shares.hungry(2, True)
     assert shares.deal([0, 0, 0]) == [0, 0, 1]
     shares.delivered(2)
     assert shares.deal([0, 0, 1]) == [0, 0, 1], "it keeps what it has used"
-    shares.starved(2, True)
+    shares.hungry(2, True)
     assert shares.deal([0, 0, 0]) == [0, 1, 0], "then the next one's turn comes"
 
 
 def test_a_permit_that_is_not_needed_any_more_goes_on() -> None:
     shares = SharedCredit(1)
-    shares.starved(2, True)
-    shares.starved(1, True)
-    shares.starved(2, False)
+    shares.hungry(2, True)
+    shares.hungry(1, True)
+    shares.hungry(2, False)
     assert shares.deal([0, 0, 0]) == [0, 1, 0]
-    shares.starved(0, False)
+    shares.hungry(0, False)
     shares.delivered(0)
     shares.resumed()
     assert shares.deal([0, 0, 0]) == [1, 0, 0]

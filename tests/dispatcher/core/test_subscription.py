@@ -99,7 +99,7 @@ def test_the_most_free_permits_first() -> None:
     assert fair.best() is many
     fair.offer(many, 0)
     assert fair.best() is None
-    assert fair.hungry == set()
+    assert fair.takers == set()
 
 
 def test_ties_in_turn() -> None:
@@ -129,8 +129,8 @@ def test_the_best_is_always_one_of_those_with_the_most(offers: list[tuple[int, i
         most = max(free.values())
         assert (best is None) == (most <= 0)
         assert best is None or free[best] == most
-        assert fair.hungry == {one for one, count in free.items() if count > 0}
-        assert len(fair._heap) <= 4 * len(fair.hungry) + 64
+        assert fair.takers == {one for one, count in free.items() if count > 0}
+        assert len(fair._heap) <= 4 * len(fair.takers) + 64
 
 
 def test_old_offers_do_not_pile_up() -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pushlane
-from pushlane_storage.history.event import AnyEvent, read
+from pushlane_history.event import AnyEvent, read
 from tests.crash.node import Node
 
 QUEUE = "orders"

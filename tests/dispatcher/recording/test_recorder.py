@@ -13,7 +13,7 @@ import pytest
 from pushlane_dispatcher.recording import recorder as module
 from pushlane_dispatcher.recording.recorder import HEAD, Recorder
 from pushlane_dispatcher.recording.settings import HistorySettings
-from pushlane_storage.history.event import AnyEvent, Begin, Bound, Crash, Event, Gap, read
+from pushlane_history.event import AnyEvent, Begin, Bound, Crash, Event, Gap, read
 from tests.storage.sqlite.tools import modes
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from pushlane_storage.history.checker import check
-from pushlane_storage.history.event import Ended, Event, Leaving, Void
+from pushlane_history.checker import check
+from pushlane_history.event import Ended, Event, Leaving, Void
 from tests.dispatcher.recording.served import make_node, recorded, run_load
 
 

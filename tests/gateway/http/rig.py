@@ -15,8 +15,8 @@ from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
 from pushlane_gateway.auth.authenticator import Authenticator, open_authenticator
-from pushlane_gateway.auth.failed_logins import FailedLogins
 from pushlane_gateway.auth.origin import OriginPolicy
+from pushlane_gateway.auth.refused import FailedLogins
 from pushlane_gateway.auth.settings import AuthSettings
 from pushlane_gateway.http.app import make_app
 from pushlane_gateway.http.settings import HttpSettings

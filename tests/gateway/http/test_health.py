@@ -9,7 +9,7 @@ import trio
 
 from pushlane.wire.limits import Limits
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_storage.interface import StoreUnknown
 from tests.dispatcher.rig import ScriptedStore, fail, hang
 from tests.gateway.http.rig import rig

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 
+from pushlane_dispatcher.callers.receive import Receive
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.subscription import Subscription
-from pushlane_dispatcher.grant import Grant
 from pushlane_leases.memory import MemoryLeases
 from tests.dispatcher.rig import Gate, ScriptedLeases, ScriptedStore
 from tests.gateway.http.client import Exchange
@@ -313,13 +313,13 @@ async def test_nothing_is_left_of_many_receives() -> None:
             assert await r.settle("ack", "q", found["receipt"]) == {}
             assert await r.receive("q") == []
         assert await r.subscriptions() == 0
-        assert len(r.tools.receiving.settled) <= 200
+        assert len(r.dispatcher._context.settled) <= 200
 
 
 async def test_nothing_of_them_stays_in_memory_either() -> None:
     def there() -> int:
         gc.collect()
-        return sum(isinstance(found, Subscription | Grant) for found in gc.get_objects())
+        return sum(isinstance(found, Subscription | Receive) for found in gc.get_objects())
 
     async with rig() as r:
         before = there()
@@ -328,7 +328,7 @@ async def test_nothing_of_them_stays_in_memory_either() -> None:
             (message,) = await r.receive("q", 1)
             await r.settle("ack", "q", message["receipt"])
         assert there() - before <= 2 * 2 * 64, "not until `reserve_ms` is over"
-        assert len(r.tools.receiving.settled) == 300
+        assert len(r.dispatcher._context.settled) == 300
 
 
 async def test_what_is_leased_keeps_its_subscription_until_it_expires() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import trio
 
+from pushlane_dispatcher.browsing.dropping import MOST
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.retention import MOST
 from pushlane_storage.bucket import Bucket, ShardKey
 from pushlane_storage.dropping import CLOCK_MARGIN_MS
 from tests.gateway.http.rig import TENANT, Rig, rig
@@ -37,7 +37,7 @@ async def drain(r: Rig, count: int) -> None:
 
 
 async def buckets(r: Rig, queue_id: str) -> list[Bucket]:
-    return await r.tools.dispatcher._tools.store.buckets(ShardKey(queue_id, 0))
+    return await r.tools.dispatcher._context.store.buckets(ShardKey(queue_id, 0))
 
 
 def name(bucket: Bucket) -> dict[str, int]:
@@ -89,7 +89,9 @@ async def test_a_queue_that_was_made_anew_is_another_one() -> None:
         old = await make(r)
         await r.delete(Q + "?confirm=q")
         await make(r)
-        assert (await r.post(Q + "/retention", {"queue_id": old})).fault == (409, "conflict")
+        for drop in ([], [KEY]):
+            body = {"queue_id": old, "drop": drop}
+            assert (await r.post(Q + "/retention", body)).fault == (409, "conflict")
 
 
 KEY = {"shard": 0, "lane": 4, "epoch": 1, "start": 1}

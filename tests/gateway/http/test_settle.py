@@ -10,7 +10,7 @@ import trio
 
 from pushlane.wire.receipts import parse
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.interface import StoreUnknown
 from tests.dispatcher.rig import Consumer, Gate, ScriptedStore, fail
@@ -78,7 +78,7 @@ async def test_what_is_remembered_is_limited() -> None:
         receipts = [(await one(r))[1] for _ in range(3)]
         for receipt in receipts:
             await r.settle("ack", "q", receipt)
-        assert len(r.tools.receiving.settled) == 2
+        assert len(r.dispatcher._context.settled) == 2
         answer = await r.settle("ack", "q", *receipts)
         assert answer == {"lease_lost": receipts[:1], "duplicate": receipts[1:]}
 
@@ -377,7 +377,7 @@ async def test_a_session_that_comes_back_has_them_to_itself() -> None:
             prefix, [(prefix, 1, 2)], consumer, 5, lease_ms=None, explicit=False
         )
         assert adopted is not None
-        assert adopted[1] == [], "what was settled for it is not lost"
+        assert adopted[1].lost == [], "what was settled for it is not lost"
         assert await r.settle("ack", "q", receipts[1]) == {"lease_lost": [receipts[1]]}
         assert await r.state("q", ids[1]) == "leased"
 

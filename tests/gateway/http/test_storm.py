@@ -123,4 +123,4 @@ async def test_a_storm(seed: int) -> None:
         await trio.sleep(60)
         await blocked()
         assert await r.subscriptions() == 0
-        assert len(r.tools.receiving.settled) <= MESSAGES * 2
+        assert len(r.dispatcher._context.settled) <= MESSAGES * 2

@@ -45,7 +45,7 @@ async def test_a_tenant_s_usage_has_all_queues() -> None:
     async with rig() as r:
         await work(r, "a")
         await work(r, "b")
-        r.dispatcher.clerk.connected(TENANT)
+        r.dispatcher.usage_writer.connected(TENANT)
         found = (await r.get(f"{U}?by=day")).json["usage"]
         assert [point["queue"] for point in found] == ["", "a", "b"]
         assert found[0]["counters"]["connections"] == 1
@@ -120,7 +120,7 @@ async def test_who_may_see_it(tmp_path: Path) -> None:
         operator = r.caller("operate:*", tenant="company")
         for name in ("a1", "b1"):
             await boss.post(f"/v1/queues/{name}/messages", {"messages": [{"body": 1}]})
-        r.dispatcher.clerk.connected("default")
+        r.dispatcher.usage_writer.connected("default")
         seen = (await boss.get(U)).json["usage"]
         assert {point["queue"] for point in seen} == {"", "a1", "b1"}
         assert {point["queue"] for point in (await some.get(U)).json["usage"]} == {"a1"}

@@ -22,7 +22,7 @@ def pair() -> Iterator[Pair]:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)  # else it may grow
         ours, _ = server.accept()
     ours.setblocking(False)
-    client.settimeout(2)
+    client.settimeout(20)
     with ours, client:
         yield Link(ours, "test"), client
 

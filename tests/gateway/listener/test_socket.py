@@ -161,9 +161,11 @@ async def test_a_fault_while_the_client_goes_on_sending_is_seen_by_it() -> None:
 
 
 async def run_session(
-    session: Callable[[Socket], Awaitable[None]], talk: Callable[[Client], Awaitable[None]]
+    session: Callable[[Socket], Awaitable[None]],
+    talk: Callable[[Client], Awaitable[None]],
+    close_ms: int = 5_000,
 ) -> dict[int, int]:
-    async with listening(handle=session) as rig:
+    async with listening(handle=session, close_ms=close_ms) as rig:
         client = await rig.websocket()
         await talk(client)
         await client.aclose()
@@ -221,7 +223,7 @@ async def test_both_close_at_once(last: bytes) -> None:
             pass
         await client.eof()
 
-    assert len(await run_session(session, talk)) == 1
+    assert len(await run_session(session, talk, close_ms=60)) == 1
 
 
 async def test_a_client_that_never_answers_a_close_is_cut() -> None:

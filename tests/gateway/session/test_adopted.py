@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pushlane.wire.frames import Ack, Done, Extend, LeaseLostFrame, Nack, Start
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard import runner as shard_runner
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.memory import MemoryStore
 from tests.dispatcher.rig import memory_store
@@ -64,11 +65,18 @@ async def previous_life(store: MemoryStore, leases: MemoryLeases) -> tuple[list[
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-async def test_a_new_session_settles_what_the_server_s_death_cut_off(shards: int) -> None:
+@pytest.mark.parametrize("older", [False, True], ids=["", "of an older server"])
+async def test_a_new_session_settles_what_the_server_s_death_cut_off(
+    shards: int, older: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Receipts of older servers do not say which shard they are from."""
     store, leases = memory_store(), MemoryLeases()
     async with rig(store, leases=leases) as it:
         await it.queue("q", shards=shards)
+    if older:
+        monkeypatch.setattr(shard_runner, "mark_prefix", lambda secret, _: secret)
     ids, receipts = await previous_life(store, leases)
+    assert any("~" in receipt for receipt in receipts) is not older
     async with rig(store, leases=leases) as it:
         client = await it.client()
         sub = await client.subscribe("q", credit=10)

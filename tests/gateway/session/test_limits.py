@@ -52,7 +52,7 @@ REFUSED: dict[str, ClientFrame | bytes] = {
 """A frame that reaches it is a bad request, and the session lives."""
 
 ELSEWHERE = {
-    "frame_bytes": "listener/test_socket.py (1009), http/test_resource.py (413)",
+    "frame_bytes": "listener/test_socket.py (1009), http/test_app.py (413)",
     "message_bytes": "below",
     "priority_default": "a default, nobody can reach it",
     "held": "below",

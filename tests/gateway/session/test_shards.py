@@ -24,10 +24,10 @@ from pushlane.wire.frames import (
 )
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.subscription import Subscription
-from pushlane_dispatcher.engine import Engine
 from pushlane_dispatcher.settings import Settings
-from pushlane_dispatcher.shard_runner import ShardRunner
-from pushlane_dispatcher.stop import Stop
+from pushlane_dispatcher.shard.engine import Engine
+from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.interface import SlotOwned, StoreUnknown
 from tests.dispatcher.rig import ScriptedStore, fail

@@ -61,6 +61,6 @@ async def test_one_that_fails_is_logged_and_the_others_ring(
     now = trio.current_time()
     timers.at(now + 1, lambda: 1 / 0)  # type: ignore[arg-type]
     timers.at(now + 1, rang.set)
-    with caplog.at_level(logging.ERROR), trio.fail_after(5):
+    with caplog.at_level(logging.ERROR), trio.fail_after(60):
         await rang.wait()
     assert "a timer failed" in caplog.text

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from pushlane_leases.redis.cache import RedisLeases
-from pushlane_leases.redis.limits import RedisLimits
+from pushlane_leases.redis.url import RedisLimits
 from tools.services.redis import Redis, running_redis
 
 QUICK = RedisLimits(connect_ms=300, answer_ms=300)

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 import redis
 
-from pushlane_leases.interface import Forgotten, LeaseCache, LeaseRun, ReceiptRun, StaleEpoch
+from pushlane_leases.interface import Forgotten, LeaseCache, LeaseRun, StaleEpoch
 from pushlane_leases.redis.cache import RedisLeases
-from pushlane_leases.redis.keys import epoch_key, runs_key
-from pushlane_leases.redis.limits import RedisLimits
+from pushlane_leases.redis.entry import epoch_key, runs_key
+from pushlane_leases.redis.url import RedisLimits
 from tests.leases.samples import NOW, by_receipt, run
 from tools.services.redis import Redis, running_redis_cluster
 
@@ -33,9 +33,8 @@ async def fill(leases: LeaseCache, shard: str = "queue/0") -> None:
     deadline = int(time.time() * 1000) + HOUR_MS
     await leases.claim(shard, 1, NOW)
     await leases.grant(shard, 1, [run(1, 10, deadline=deadline), run(1, prefix="q")])
-    await leases.release(shard, 1, [ReceiptRun("p", 5, 5), ReceiptRun("q", 1, 1)])
+    await leases.release(shard, 1, [("p", 5, 5), ("q", 1, 1)])
     await leases.remember(shard, 1, [("a", b"id-1"), ("b {x}", b"id-2")], HOUR_MS, NOW)
-    await leases.put_queue("default", "orders", b"row", HOUR_MS, NOW)
 
 
 def ttls(client: redis.Redis) -> dict[str, int]:
@@ -46,7 +45,7 @@ async def test_every_key_has_a_time_to_live(leases: RedisLeases, server: Redis) 
     await fill(leases)
     with server.client() as client:
         found = ttls(client)
-    assert len(found) == 5
+    assert len(found) == 4
     assert min(found.values()) > HOUR_MS / 2
 
 
@@ -56,7 +55,7 @@ async def test_a_set_that_is_emptied_and_filled_keeps_its_time(
     """A release that leaves a part of the only run, and a grant over the only run."""
     await leases.grant("s", 1, [run(1, 10)])
     for _ in range(3):
-        await leases.release("s", 1, [ReceiptRun("p", 3, 5)])
+        await leases.release("s", 1, [("p", 3, 5)])
         await leases.grant("s", 1, [run(1, 10, started=True)])
         with server.client() as client:
             assert min(ttls(client).values()) > 0
@@ -111,11 +110,11 @@ async def test_a_run_is_one_entry_however_long(leases: RedisLeases, server: Redi
     await leases.grant("s", 1, [run(1, 1_000)])
     with server.client() as client:
         assert client.zcard(runs_key("s")) == 1
-        await leases.release("s", 1, [ReceiptRun("p", 1, 100)])
+        await leases.release("s", 1, [("p", 1, 100)])
         assert client.zcard(runs_key("s")) == 1
-        await leases.release("s", 1, [ReceiptRun("p", 500, 500)])
+        await leases.release("s", 1, [("p", 500, 500)])
         assert client.zcard(runs_key("s")) == 2
-        await leases.release("s", 1, [ReceiptRun("p", 1, 1_000)])
+        await leases.release("s", 1, [("p", 1, 1_000)])
         assert not client.exists(runs_key("s"))
 
 
@@ -126,7 +125,7 @@ async def test_two_owners(server: Redis) -> None:
         assert by_receipt(await new.claim("s", 5, NOW)) == by_receipt([run(1, 5, owner=4)])
         for call in (
             old.grant("s", 4, [run(6)]),
-            old.release("s", 4, [ReceiptRun("p", 1, 5)]),
+            old.release("s", 4, [("p", 1, 5)]),
             old.remember("s", 4, [("a", b"b")], 1_000, NOW),
             old.claim("s", 4, NOW),
         ):
@@ -144,7 +143,7 @@ async def test_large_calls_are_cut_into_chunks(server: Redis) -> None:
         runs = [run(n) for n in range(0, 200, 2)]
         await leases.grant("s", 1, runs)
         assert by_receipt(await leases.claim("s", 1, NOW)) == by_receipt(runs)
-        await leases.release("s", 1, [ReceiptRun("p", n, n) for n in range(0, 100, 2)])
+        await leases.release("s", 1, [("p", n, n) for n in range(0, 100, 2)])
         assert len(await leases.claim("s", 1, NOW)) == 50
         marks = [(f"a{n}", b"id-%d" % n) for n in range(35)]
         await leases.remember("s", 1, marks, 1_000, NOW)

@@ -10,12 +10,11 @@ from redis.exceptions import AskError, MovedError
 
 from pushlane_leases.interface import Forgotten, LeaseCacheError, NotNow
 from pushlane_leases.redis.cache import RedisLeases
-from pushlane_leases.redis.call import Command
+from pushlane_leases.redis.calls import Command
 from pushlane_leases.redis.cluster import SLOTS, Cluster, Node, read_slots, slot_of
 from pushlane_leases.redis.connection import Connection
-from pushlane_leases.redis.keys import epoch_key, runs_key
-from pushlane_leases.redis.limits import RedisLimits
-from pushlane_leases.redis.url import make_pool
+from pushlane_leases.redis.entry import epoch_key, runs_key
+from pushlane_leases.redis.url import RedisLimits, make_pool
 from tests.leases.samples import NOW, by_receipt, run
 from tools.services.redis import Redis, running_redis_cluster
 

@@ -7,9 +7,8 @@ from redis.exceptions import ResponseError
 
 from pushlane_leases.interface import LeaseCacheError
 from pushlane_leases.redis.connection import Connection
-from pushlane_leases.redis.limits import RedisLimits
-from pushlane_leases.redis.scripts import RELEASE
-from pushlane_leases.redis.url import make_pool
+from pushlane_leases.redis.entry import RELEASE
+from pushlane_leases.redis.url import RedisLimits, make_pool
 from tools.services.redis import Redis
 
 CALL = ("EVALSHA", RELEASE.sha, 2, "{a}:e", "{a}:r", 1, 1_000)

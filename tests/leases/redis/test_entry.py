@@ -3,8 +3,24 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushlane_leases.redis.entry import decode_run, decode_value, encode_run, encode_value, number
+from pushlane_leases.redis.entry import (
+    CLAIM,
+    GRANT,
+    OVERWRITE,
+    RELEASE,
+    REMEMBER,
+    SCRIPTS,
+    decode_run,
+    decode_value,
+    encode_run,
+    encode_value,
+    epoch_key,
+    mark_key,
+    number,
+    runs_key,
+)
 from tests.leases.samples import NOW, run
+from tools.services.redis import Redis
 
 numbers = st.integers(0, (1 << 53) - 1)
 
@@ -39,3 +55,44 @@ def test_a_value_is_good_until_its_time() -> None:
     assert decode_value(entry, NOW - 1) == b"\x00 value"
     assert decode_value(entry, NOW) is None
     assert decode_value(None, NOW) is None
+
+
+def tag(key: str) -> str:
+    """The part between the first brace and the next closing one, as Redis Cluster has it."""
+    return key.partition("{")[2].partition("}")[0]
+
+
+@given(st.text(), st.text())
+def test_all_keys_of_a_shard_have_its_tag(shard: str, dedup: str) -> None:
+    keys = {epoch_key(shard), runs_key(shard), mark_key(shard, dedup)}
+    [found] = set(map(tag, keys))
+    assert found
+    assert len(keys) == 3
+
+
+@given(st.text(), st.text(), st.text(), st.text())
+def test_keys_differ_where_names_do(one: str, other: str, first: str, second: str) -> None:
+    assert (epoch_key(one) == epoch_key(other)) == (one == other)
+    same = (one, first) == (other, second)
+    assert (mark_key(one, first) == mark_key(other, second)) == same
+
+
+def test_names_that_the_server_makes_are_readable() -> None:
+    assert runs_key("0f3a/2") == "{pl/0f3a/2}:runs"
+    assert mark_key("0f3a/2", "order 7") == "{pl/0f3a/2}:dedup:order%207"
+
+
+def test_redis_knows_them_by_the_same_names(server: Redis) -> None:
+    with server.client() as client:
+        for sha, script in SCRIPTS.items():
+            loaded = client.script_load(script.text)
+            assert loaded in (sha, sha.encode())
+
+
+def test_every_script_compares_the_epoch_first() -> None:
+    others = {CLAIM, GRANT, RELEASE, REMEMBER}
+    assert set(SCRIPTS.values()) == {*others, OVERWRITE}
+    for script in others:
+        body = script.text.split("\nlocal owner = newer_owner()\n")
+        assert len(body) == 2
+        assert "redis.call" not in body[0].rsplit("\nend\n", 1)[1]

@@ -8,9 +8,9 @@ import pytest
 import redis
 import trio
 
-from pushlane_leases.interface import Forgotten, LeaseCacheError, ReceiptRun, StaleEpoch
+from pushlane_leases.interface import Forgotten, LeaseCacheError, StaleEpoch
 from pushlane_leases.redis.cache import RedisLeases
-from pushlane_leases.redis.limits import RedisLimits
+from pushlane_leases.redis.url import RedisLimits
 from tests.leases.samples import LEASE_MS, NOW, by_receipt, run
 from tools.services.ports import free_port
 from tools.services.redis import Redis
@@ -27,7 +27,7 @@ async def test_a_kill_and_a_restart(leases: RedisLeases, server: Redis) -> None:
         with pytest.raises(LeaseCacheError, match="ConnectionError"):
             await leases.grant("s", 1, [run(4)])
     with pytest.raises(LeaseCacheError):
-        await leases.get_queue("t", "q", NOW)
+        await leases.recall("s", ["a"], NOW)
     server.start()
     with pytest.raises(Forgotten, match="s: Redis was restarted or flushed"):
         await leases.grant("s", 1, [run(5)])
@@ -44,7 +44,7 @@ async def test_a_flush_in_the_middle_is_noticed_once(
         if call == "grant":
             await leases.grant("s", 1, [run(1)])
         elif call == "release":
-            await leases.release("s", 1, [ReceiptRun("p", 9, 9)])
+            await leases.release("s", 1, [("p", 9, 9)])
         else:
             await leases.remember("s", 1, [("a", b"b")], 1_000, NOW)
 
@@ -80,7 +80,7 @@ async def test_a_redis_that_hangs_is_an_error_in_time_and_then_forgiven(
             await leases.grant("s", 1, [run(2)])
     assert time.monotonic() - started < 30
     with trio.move_on_after(0.05) as scope:
-        await leases.release("s", 1, [ReceiptRun("p", 9, 9)])
+        await leases.release("s", 1, [("p", 9, 9)])
     assert scope.cancelled_caught, "whoever waits may leave earlier"
     server.resume()
     await leases.grant("s", 1, [run(3)])
@@ -98,7 +98,7 @@ async def test_a_read_only_and_a_full_redis(leases: RedisLeases, server: Redis) 
                 await leases.grant("s", 1, [run(2, deadline=NOW + LEASE_MS + later)])
             with pytest.raises(LeaseCacheError, match=r"OOM|OutOfMemory"):
                 await leases.remember("s", 1, [("a", b"b")], NOW + later, NOW)
-        await leases.release("s", 1, [ReceiptRun("p", 3, 3)])  # which makes room
+        await leases.release("s", 1, [("p", 3, 3)])  # which makes room
         client.config_set("maxmemory", 0)
         client.replicaof("127.0.0.1", free_port())
         with pytest.raises(LeaseCacheError, match=r"(?i)read.?only"):

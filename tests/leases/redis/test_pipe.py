@@ -13,7 +13,7 @@ import trio.testing
 from redis.exceptions import ResponseError
 
 from pushlane_leases.interface import LeaseCacheError
-from pushlane_leases.redis.call import Command
+from pushlane_leases.redis.calls import Command
 from pushlane_leases.redis.connection import Connection
 from pushlane_leases.redis.pipe import Pipe
 

@@ -6,8 +6,7 @@ import pytest
 
 from pushlane_leases.redis.cluster import Cluster
 from pushlane_leases.redis.connection import Connection
-from pushlane_leases.redis.limits import RedisLimits
-from pushlane_leases.redis.url import make_pool, open_connection, shown
+from pushlane_leases.redis.url import RedisLimits, make_pool, open_connection, shown
 from pushlane_leases.url import BadLeaseUrl
 
 LIMITS = RedisLimits(connect_ms=100, answer_ms=200)

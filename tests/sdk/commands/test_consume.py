@@ -90,7 +90,7 @@ def test_it_ends_when_nothing_comes(shell: Shell) -> None:
     give(shell, b"1")
     started = time.monotonic()
     assert shell("consume", "orders", "--idle", "0.2") == "1\n"
-    assert 0.2 <= time.monotonic() - started < 5
+    assert 0.2 <= time.monotonic() - started < 60
 
 
 # --exec

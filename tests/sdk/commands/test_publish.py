@@ -23,13 +23,13 @@ from tests.sdk.commands.shell import Shell
 @pytest.fixture
 def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
     """Makes some bytes the command's stdin."""
-    from pushlane.commands import lines
+    from pushlane.commands import bodies
 
     def give(content: bytes) -> None:
         reader, writer = os.pipe()
         os.write(writer, content)
         os.close(writer)
-        monkeypatch.setattr(lines.read_batches, "__defaults__", (reader,))
+        monkeypatch.setattr(bodies.read_batches, "__defaults__", (reader,))
 
     return give
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pushlane.core import effects as fx
-from pushlane.core import verdict
+from pushlane.core import settle
 from pushlane.core.lease import Phase
 from pushlane.core.settings import Settings
 from pushlane.core.settle import ACK, Key
@@ -307,15 +307,15 @@ def test_credit_out_of_bounds(credit: int) -> None:
 
 
 def test_verdicts_are_checked_and_cut() -> None:
-    assert verdict.nack("x" * 2000, None, DEFAULTS).error == "x" * 1024
-    assert verdict.nack("ü" * 1000, None, DEFAULTS).error == "ü" * 512
-    assert verdict.nack(KeyError("k"), 5, DEFAULTS).error == "KeyError: 'k'"
-    assert verdict.nack("\ud800", 5, DEFAULTS).error == "?"
-    assert verdict.reject(None, DEFAULTS) == Key("nack", dead=True)
+    assert settle.nack("x" * 2000, None, DEFAULTS).error == "x" * 1024
+    assert settle.nack("ü" * 1000, None, DEFAULTS).error == "ü" * 512
+    assert settle.nack(KeyError("k"), 5, DEFAULTS).error == "KeyError: 'k'"
+    assert settle.nack("\ud800", 5, DEFAULTS).error == "?"
+    assert settle.reject(None, DEFAULTS) == Key("nack", dead=True)
     with pytest.raises(BadRequest, match="delay_ms"):
-        verdict.nack(None, -1, DEFAULTS)
+        settle.nack(None, -1, DEFAULTS)
     with pytest.raises(BadRequest, match="lease_ms"):
-        verdict.extend(1, DEFAULTS)
+        settle.extend(1, DEFAULTS)
 
 
 def test_a_hello_holds_no_more_than_it_may() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pushlane.core.answer import Answer
 from pushlane.core.pipe import PATH, Ask, Close, Pipe
+from pushlane.core.queues import Answer
 from pushlane.core.settings import Settings
 from pushlane.wire import DEFAULTS, Limits
 from pushlane.wire.errors import ConnectionLost

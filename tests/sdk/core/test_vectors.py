@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pushlane.core.backoff import backoff_ms
+from pushlane.core.link import backoff_ms
 from pushlane.core.settle import expand
 from pushlane.wire import JSON, BadRequest, error_for
 from pushlane.wire.receipts import compress, parse

@@ -14,9 +14,9 @@ import trio
 
 from pushlane_leases.interface import LeaseCacheError
 from pushlane_leases.redis.cache import RedisLeases
-from pushlane_leases.redis.call import Command
-from pushlane_leases.redis.limits import RedisLimits
-from pushlane_leases.redis.scripts import CLAIM
+from pushlane_leases.redis.calls import Command
+from pushlane_leases.redis.entry import CLAIM
+from pushlane_leases.redis.url import RedisLimits
 from tests.simulation.replicated.model_redis import ModelRedis
 from tests.simulation.replicated.ring import Reply
 from tests.simulation.replicated.world import TrioWorld

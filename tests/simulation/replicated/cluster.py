@@ -18,10 +18,10 @@ from pushlane_dispatcher.core.effects import Deliver, Effect, Lost
 from pushlane_dispatcher.core.ident import make_id
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.dispatcher import Dispatcher
+from pushlane_history import event as history
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
-from pushlane_storage.history import event as history
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.slot import slot_of
 from tests.simulation.fan import label_of
@@ -73,12 +73,11 @@ class ReplicatedCluster(Population):
 
     async def start(self) -> None:
         ring = CalmRing(self.network.replicas, self.world.rng)
-        store = await CassandraStore.over(
+        async with CassandraStore.over(
             ring, Limits(), address="setup", randbytes=self._draw_ids()
-        )
-        for name, config in self.configs.items():
-            self.met(await store.create_queue(TENANT, name, config))
-        await store.close()
+        ) as store:
+            for name, config in self.configs.items():
+                self.met(await store.catalog.create(TENANT, name, config))
         for _ in range(PROCESSES):
             self.begin()
         for client in self.clients:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from pushlane_leases.redis.call import Command
-from pushlane_leases.redis.scripts import CLAIM, GRANT, OVERWRITE, RELEASE, REMEMBER
+from pushlane_leases.redis.calls import Command
+from pushlane_leases.redis.entry import CLAIM, GRANT, OVERWRITE, RELEASE, REMEMBER
 
 FOREVER = -1
 FEW = 4

@@ -8,6 +8,7 @@ sent arrives all the same.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -15,12 +16,12 @@ import trio
 from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
-from pushlane_dispatcher.queues import Elsewhere
+from pushlane_dispatcher.queues.queues import Elsewhere
 from pushlane_dispatcher.settings import Settings
+from pushlane_history import event as history
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
-from pushlane_storage.history import event as history
-from pushlane_storage.interface import SharedStore, StoreError
+from pushlane_storage.interface import StoreError
 from tests.simulation.population import TENANT
 from tests.simulation.replicated.cache import SimulatedLeases
 from tests.simulation.replicated.ring import SimulatedRing
@@ -143,6 +144,8 @@ class Process:
             self.dead = True
             self._held.clear()
             self.world.record(history.Crash(self.world.now, self.name))
+            if self._store is not None:
+                self._store.ownership.abandon()
             self.scope.cancel()
             self._end_tenures()
 
@@ -166,19 +169,20 @@ class Process:
 
     async def run(self) -> None:
         with self.scope:
-            try:
-                await self._live()
-            finally:
-                if self._store is not None:
-                    self._store.membership.abandon()
+            await self._live()
         self._end_tenures()
         self.dead = True
         self.cluster.over(self)
 
     async def _live(self) -> None:
-        self._store = store = await self._join()
+        async with AsyncExitStack() as stack:
+            self._store = store = await self._join(stack)
+            await self._work(store)
+        self.world.record(history.Crash(self.world.now, self.name, clean=True))
+
+    async def _work(self, store: CassandraStore) -> None:
         witness = ProcessWitness(self, store, self.cluster.known, self.cluster.bodies)
-        assert isinstance(witness, SharedStore), "or nothing that is not stored is confirmed"
+        assert witness.ownership.shared, "or nothing that is not stored is confirmed"
         leases = SimulatedLeases(self, self.cluster.redis)
         self.clock = Clock(lambda: self.wall() / 1000)
         async with (
@@ -194,20 +198,20 @@ class Process:
             self.dispatcher = None
             nursery.cancel_scope.cancel()
         await leases.close()
-        await store.close()
-        self.world.record(history.Crash(self.world.now, self.name, clean=True))
 
     def _prefix(self) -> str:
         self._prefixes += 1
         return f"{self.name}:{self._prefixes}"
 
-    async def _join(self) -> CassandraStore:
+    async def _join(self, stack: AsyncExitStack) -> CassandraStore:
         ring = SimulatedRing(self, self.cluster.network)
         while True:
             try:
-                return await CassandraStore.over(
-                    ring, LIMITS, address=self.name, randbytes=self.world.rng.randbytes,
-                    wall=self.wall,
+                return await stack.enter_async_context(
+                    CassandraStore.over(
+                        ring, LIMITS, address=self.name, randbytes=self.world.rng.randbytes,
+                        wall=self.wall,
+                    )
                 )  # fmt: skip
             except StoreError:
                 await trio.sleep(0.1)

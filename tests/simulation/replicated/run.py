@@ -16,12 +16,12 @@ import trio
 from trio._core import _run as scheduler
 
 from pushlane_dispatcher.core.effects import Deliver, Lost, Remember, Transfer
-from pushlane_dispatcher.courier import Courier
-from pushlane_dispatcher.engine import Engine
-from pushlane_dispatcher.transfers import Errors
+from pushlane_dispatcher.queues.transfers import Errors
+from pushlane_dispatcher.shard.engine import Engine
+from pushlane_dispatcher.shard.sender import Sender
+from pushlane_history import event as history
+from pushlane_history.rule import Report
 from pushlane_storage import slot
-from pushlane_storage.history import event as history
-from pushlane_storage.history.rule import Report
 from tests.simulation.replicated.cache import SimulatedLeases
 from tests.simulation.replicated.cluster import ReplicatedCluster
 from tests.simulation.replicated.world import TrioWorld, make_clock
@@ -61,7 +61,7 @@ async def _run(world: TrioWorld, events: int) -> Report:
     async with trio.open_nursery() as nursery:
         cluster = ReplicatedCluster(world, nursery)
         with (
-            patch.object(Courier, "add", _observed(cluster)),
+            patch.object(Sender, "add", _observed(cluster)),
             patch.object(Engine, "_transferred", _answered(cluster)),
         ):
             await _play(world, cluster, events)
@@ -75,9 +75,9 @@ def _observed(cluster: ReplicatedCluster) -> Any:
     A process may be killed by its own request: the rest of that turn runs on, as it does for no
     process that is dead.
     """
-    add = Courier.add
+    add = Sender.add
 
-    def observed(self: Courier, effect: Deliver | Lost | Remember) -> None:
+    def observed(self: Sender, effect: Deliver | Lost | Remember) -> None:
         cache = self._guard._cache
         assert isinstance(cache, SimulatedLeases)
         if cache.process.dead:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from pushlane.wire.errors import PushlaneError
-from pushlane_dispatcher.core.effects import Deliver, PublishTicket, Receipts, Run, SettleTicket
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.core.effects import Deliver, PublishTicket, Run, SettleTicket
 from pushlane_dispatcher.core.ident import make_id
 from pushlane_dispatcher.core.shard import Shard
-from pushlane_dispatcher.open_queue import OpenQueue
-from pushlane_dispatcher.shard_runner import ShardRunner
-from pushlane_storage.history import event as history
+from pushlane_dispatcher.queues.open_queue import OpenQueue
+from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_history import event as history
 from tests.simulation.clients import RESUME_MS, Client, PublishPart
 from tests.simulation.consumers import SettleRequest
 from tests.simulation.fan import Part, label_of
@@ -167,12 +168,12 @@ class ClientSink:
         self._part.fan.delivered(self._part)
         self._served.tenure.answer(self._consumer, self._consumer.delivered, self._served, effect)
 
-    def lost(self, receipts: list[Receipts]) -> None:
+    def lost(self, receipts: list[ReceiptRun]) -> None:
         self._part.fan.lost()
         self._served.tenure.answer(self._consumer, self._consumer.told_lost, receipts)
 
-    def starved(self, starving: bool) -> None:
-        self._part.fan.starved(self._part, starving)
+    def hungry(self, hungry: bool) -> None:
+        self._part.fan.hungry(self._part, hungry)
 
     def ended(self, code: str, message: str) -> None:
         """Its clients lose their connections anyway."""

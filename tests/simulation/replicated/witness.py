@@ -6,22 +6,21 @@ written then, unless their writer has told of them before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pushlane_dispatcher.core.recovery import recover
+from pushlane_history import event as history
+from pushlane_history.event import shard_of_id
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.cassandra.store import CassandraStore
-from pushlane_storage.history import event as history
 from pushlane_storage.interface import Outcome
 from pushlane_storage.message import Message
-from pushlane_storage.message_id import make_id, shard_of_id
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment
-from pushlane_storage.seq import epoch_of, make_seq
+from pushlane_storage.seq import epoch_of, make_id, make_seq
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.slot import slot_of
 from tests.powerloss.witness import Witness, identity
@@ -68,19 +67,15 @@ class ProcessWitness(Witness):
         self._early: dict[tuple[ShardKey, int, int], Segment] = {}
         """By shard, lane and first seq: stored behind a gap, so they don't count yet."""
 
-    async def claim(self, slot: int, owner: str) -> int:
-        epoch = await self.store.claim(slot, owner)
+    def claimed(self, slot: int, epoch: int) -> None:
         self._epochs.claimed(slot, epoch)
         for shard in self._cluster.shards:
             if slot_of(shard) == slot:
                 self._opened(shard, epoch)
-        return epoch
 
-    async def next_epoch(self, shard: ShardKey) -> int:
-        epoch = await self.store.next_epoch(shard)
+    def reopened(self, shard: ShardKey, epoch: int) -> None:
         self._epochs.opened(shard, epoch)
         self._opened(shard, epoch)
-        return epoch
 
     def _opened(self, shard: ShardKey, epoch: int) -> None:
         key = "opened", shard, epoch
@@ -89,22 +84,13 @@ class ProcessWitness(Witness):
             start = shard_of_id(make_id(*shard, 0, 0))
             self._record(history.Open(self._wall(), self.node, epoch, start))
 
-    async def release(self, slot: int) -> None:
-        await self.store.release(slot)
+    def released(self, slot: int) -> None:
         self._record(history.Fault(self._wall(), "slot.released"))
-
-    async def confirm(self, shard: ShardKey) -> None:
-        await self.store.confirm(shard)
-
-    async def lost_slots(self) -> list[tuple[int, int]]:
-        return await self.store.lost_slots()
 
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         await self.store.write_seal(shard, seal)
         self._opened(shard, seal.owner)
-        rows = self._rows[shard]
-        _, recovered = recover(rows, seal.owner)
-        await self._found(shard, rows, dict(seal.flushes), recovered)
+        await self._found(shard, self._rows[shard], seal)
 
     async def _read_bodies(
         self, shard: ShardKey, key: BucketKey, seqs: Sequence[int]
@@ -113,19 +99,20 @@ class ProcessWitness(Witness):
 
     # Queues
 
-    def _name(self, row: QueueRow) -> QueueRow:
+    def met(self, row: QueueRow) -> QueueRow:
         self._cluster.met(row)
         return row
 
-    async def read_queue(self, tenant: str, name: str) -> QueueRow | None:
+    def asked(self, name: str) -> Callable[[], None]:
         label = self._cluster.labels.get(name)
-        row = await super().read_queue(tenant, name)
-        if row is None and label is not None:  # who removed it did not live to hear of it
-            self._cluster.lost(label)
-        return row
 
-    async def remove_queue(self, row: QueueRow) -> None:
-        await self.store.remove_queue(row)
+        def missing() -> None:
+            if label is not None:  # who removed it did not live to hear of it
+                self._cluster.lost(label)
+
+        return missing
+
+    def removed(self, row: QueueRow) -> None:
         self._cluster.removed(row.id)
 
     # What the history has
@@ -173,10 +160,6 @@ class ProcessWitness(Witness):
         for seq, message in enumerate(segment.messages, segment.first):
             self._bodies[shard, segment.bucket.lane, seq] = message
 
-    async def append(self, shard: ShardKey, segment: Segment, opens: Bucket | None) -> None:
-        self._note(shard, segment)
-        await super().append(shard, segment, opens)
-
     def _appended(self, shard: ShardKey, segment: Segment) -> None:
         """What overlaps is durable in any order, and counts in order of seq."""
         lane, epoch = segment.bucket.lane, epoch_of(segment.first)
@@ -191,18 +174,4 @@ class ProcessWitness(Witness):
         self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
     ) -> None:
         self._note(shard, segment)
-
-        def told(error: Exception | None) -> None:
-            if error is None:
-                self._appended(shard, segment)
-            outcome(error)
-
-        self.store.append_soon(shard, segment, opens, told)
-
-    def settle_soon(self, shard: ShardKey, rows: Sequence[Settlement], outcome: Outcome) -> None:
-        def told(error: Exception | None) -> None:
-            if error is None:
-                self._settled(shard, rows)
-            outcome(error)
-
-        self.store.settle_soon(shard, rows, told)
+        super().append_soon(shard, segment, opens, outcome)

@@ -1,6 +1,6 @@
 """A long history of one server with many queues, each with its dead letters; clean, or broken.
 
-Each pair of queues is a model of its own (`tests.storage.history_model`). They share what a real
+Each pair of queues is a model of its own (`tests.history.model`). They share what a real
 server's queues share: the process, its epochs, its crashes. Violations are planted among them, one
 of each rule, as the checker's own tests have them.
 """
@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from pushlane_storage.history.event import (
+from pushlane_history.event import (
     Begin,
     Crash,
     Drained,
@@ -23,9 +23,9 @@ from pushlane_storage.history.event import (
     Quiesce,
     write,
 )
+from tests.history.model import Model
+from tests.history.test_checker import CASES
 from tests.spark.auditing.histories import History, renamed
-from tests.storage.history_model import Model
-from tests.storage.test_checker import CASES
 
 AT_ONCE = 50
 """Families whose events mix. The others come before them, or after."""

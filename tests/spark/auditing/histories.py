@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
+from pushlane_history.checker import check
+from pushlane_history.event import Begin, Event
+from pushlane_history.rule import Report
 from pushlane_spark.auditing.lines import LINES
 from pushlane_spark.auditing.report import audit_lines
-from pushlane_storage.history.checker import check
-from pushlane_storage.history.event import Begin, Event
-from pushlane_storage.history.rule import Report
-from tests.storage.history_model import Model, as_clients_saw_it
+from tests.history.model import Model, as_clients_saw_it
 
 History = list[Event]
 LABELS = ("queue", "to", "uid", "receipt", "sub", "session", "node")

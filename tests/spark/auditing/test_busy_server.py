@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pushlane_history.checker import check
+from pushlane_history.rule import RULES, Report
 from pushlane_spark.auditing import families, judging
 from pushlane_spark.auditing.report import audit
-from pushlane_storage.history.checker import check
-from pushlane_storage.history.rule import RULES, Report
 from tests.spark.auditing.busy_server import broken_history, busy_history, write_files
 
 EVENTS = 10_000

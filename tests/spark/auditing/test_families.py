@@ -7,10 +7,7 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
-from pushlane_spark.auditing import families
-from pushlane_spark.auditing.families import HOME, cut, parse
-from pushlane_spark.errors import HistoryUnfit
-from pushlane_storage.history.event import (
+from pushlane_history.event import (
     Allow,
     Begin,
     Bound,
@@ -27,6 +24,9 @@ from pushlane_storage.history.event import (
     Subscribe,
     Verdict,
 )
+from pushlane_spark.auditing import families
+from pushlane_spark.auditing.families import HOME, cut, parse
+from pushlane_spark.errors import HistoryUnfit
 from tests.spark.auditing.histories import History, lines_of
 
 A = [Publish(0, 1, "a", "ua"), Published(0, 1, "m")]

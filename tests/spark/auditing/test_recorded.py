@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pushlane_history.checker import check
 from pushlane_spark.auditing.report import audit
-from pushlane_storage.history.checker import check
 from tests.crash.node import Node
 from tests.dispatcher.recording.served import recorded, run_load
 from tests.docs.page import read_blocks

@@ -10,14 +10,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from pushlane_history.event import write
+from pushlane_history.rule import RULES
 from pushlane_spark.auditing.report import audit
 from pushlane_spark.errors import HistoryUnfit
-from pushlane_storage.history.event import write
-from pushlane_storage.history.rule import RULES
+from tests.history.model import Model
+from tests.history.test_checker import CASES
+from tests.history.test_checker_model import MUTATIONS, struck
 from tests.spark.auditing.histories import History, agree, mixed, random_history, renamed
-from tests.storage.history_model import Model
-from tests.storage.test_checker import CASES
-from tests.storage.test_checker_model import MUTATIONS, struck
 
 
 def test_each_rule_clean_and_broken(spark: SparkSession) -> None:

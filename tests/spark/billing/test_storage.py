@@ -15,8 +15,7 @@ from pushlane_spark.billing.report import run
 from pushlane_spark.billing.storage import COUNTER, storage
 from pushlane_spark.frames import LONG, struct
 from pushlane_spark.period import Minutes, time_of
-from pushlane_spark.standings import STANDINGS, Standing
-from pushlane_spark.usage_frames import HOUR, USAGE, sum_up
+from pushlane_spark.usage_frames import HOUR, STANDINGS, USAGE, Standing, sum_up
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.store import SqliteStore
 from pushlane_storage.tally import STORED, Tally, pack_tally
@@ -111,7 +110,7 @@ def make_queue(folder: Path) -> str:
 
     async def make() -> str:
         store = await SqliteStore.open(folder)
-        row = await store.create_queue("ann", "a", QueueConfig())
+        row = await store.catalog.create("ann", "a", QueueConfig())
         await store.close()
         return row.id
 

@@ -17,7 +17,7 @@ from pushlane_spark.measuring.anomalies import (
 )
 from pushlane_spark.period import Minutes
 from pushlane_spark.usage_frames import USAGE
-from pushlane_storage.histogram import bin_of
+from pushlane_storage.usage import bin_of
 from tests.spark.usage_store import MONDAY
 
 PLACE = "ann", "a"

@@ -20,10 +20,9 @@ from pushlane_spark.period import Minutes
 from pushlane_spark.queue import read_queue
 from pushlane_spark.source import open_source
 from pushlane_storage.bucket import BucketKey
-from pushlane_storage.histogram import bin_of
 from pushlane_storage.message import Message
-from pushlane_storage.segment import Segment, pack
-from pushlane_storage.stored_segment import head_checksum
+from pushlane_storage.segment import Segment, head_checksum, pack
+from pushlane_storage.usage import bin_of
 from tests.spark.traffic import QUEUE, Sent
 
 ALWAYS = Minutes(1, 10**8)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from pushlane_spark.archive import ARCHIVE, PARTITIONS
-from pushlane_storage.message_id import make_id
+from pushlane_storage.seq import make_id
 
 BEGAN = datetime(2026, 3, 1, 23, 59, tzinfo=UTC)
 SHARDS = 2

@@ -11,11 +11,11 @@ import trio
 
 from pushlane_storage.bucket import Bucket, BucketKey, MarkSummary, ShardKey
 from pushlane_storage.message import Message
-from pushlane_storage.message_id import make_id
+from pushlane_storage.outcome import append, settle
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import Segment
-from pushlane_storage.seq import make_seq
+from pushlane_storage.seq import make_id, make_seq
 from pushlane_storage.settlement import Gone, Settlement
 from pushlane_storage.slot import slot_of
 from pushlane_storage.sqlite.store import SqliteStore
@@ -55,23 +55,23 @@ def make_store(folder: Path) -> Made:
 async def _write(folder: Path) -> str:
     store = await SqliteStore.open(folder)
     config = QueueConfig(archive="parquet", dedup_window_ms=DAY, retention_ms=DAY)
-    queue = await store.create_queue("default", "orders", config)
+    queue = await store.catalog.create("default", "orders", config)
     shard = ShardKey(queue.id, 0)
-    await store.claim(slot_of(shard), "first")
+    await store.ownership.claim(slot_of(shard), "first")
     places = {ACKED: (0, 4), SEALED: (4, 2), MARKED: (6, 4), DAMAGED: (10, 4), OPEN: (14, 4)}
     for key, (first, count) in places.items():
         opens = Bucket(key, make_seq(1, first))
         if key == SEALED:  # what a fenced owner wrote: the next bucket has the same numbers
-            await store.append(shard, _segment(key, first, count), opens)
+            await append(store, shard, _segment(key, first, count), opens)
             continue
-        await store.append(shard, _segment(key, first, 2), opens)
-        await store.append(shard, _segment(key, first + 2, count - 2), None)
+        await append(store, shard, _segment(key, first, 2), opens)
+        await append(store, shard, _segment(key, first + 2, count - 2), None)
     ends = [Gone("expired", make_seq(1, 0), make_seq(1, 0))]
     for n, (key, (first, count)) in enumerate(places.items()):
         if key != OPEN:
             gone = ends if key == ACKED else []
             acked = (make_seq(1, first + len(gone)), make_seq(1, first + count - 1))
-            await store.settle(shard, [Settlement(key, 1, n, [key], acked=[acked], gone=gone)])
+            await settle(store, shard, [Settlement(key, 1, n, [key], acked=[acked], gone=gone)])
             marks = MARKS if key == MARKED else MarkSummary()
             last_at = LATER - DAY // 2 if key == MARKED else START
             row = Bucket(key, make_seq(1, first), True, True, count, 100, last_at, marks)
@@ -91,7 +91,7 @@ def seal_off(made: Made, counters: int) -> None:
     async def write() -> None:
         store = await SqliteStore.open(Path(made.url.partition(":")[2]))
         shard = ShardKey(made.queue_id, 0)
-        owner = await store.claim(slot_of(shard), "second")
+        owner = await store.ownership.claim(slot_of(shard), "second")
         await store.write_seal(shard, Seal(owner, [(LANE, 1, counters)], [(1, 100)]))
         await store.close()
 

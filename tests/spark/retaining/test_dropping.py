@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 
 from pushlane_spark.errors import ServerRefused, StoreUnreadable
-from pushlane_spark.retaining import owner as owner_module
-from pushlane_spark.retaining.dropping import LOCKED, NOT_DROPPABLE, Dropper
-from pushlane_spark.retaining.owner import Owner
+from pushlane_spark.retaining import dropping as owner_module
+from pushlane_spark.retaining.dropping import LOCKED, Dropper, Owner
 from pushlane_spark.retaining.plan import Found, Queue
 from pushlane_spark.retaining.progress import showing
 from pushlane_storage.bucket import Bucket, ShardKey
+from pushlane_storage.dropping import IN_WINDOW, NOT_DRAINED
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.folder import open_folder
 from tests.spark.retaining.made import ACKED, LATER, MARKED, OPEN, Made, make_store
@@ -43,7 +43,7 @@ def test_rows_are_judged_again(made: Made) -> None:
     """Whatever the plan said."""
     queue, found = wanted(made)
     drops = Dropper(made.url, None).drop(queue, found, LATER)
-    assert (drops.dropped, drops.kept) == (found[:1], {NOT_DROPPABLE: 2})
+    assert (drops.dropped, drops.kept) == (found[:1], {IN_WINDOW: 1, NOT_DRAINED: 1})
     again = Dropper(made.url, None).drop(queue, found[:1], LATER)
     assert again.dropped == found[:1]
 

@@ -10,6 +10,7 @@ from pushlane_storage.cassandra.home import Home
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Ring
 from pushlane_storage.cassandra.store import CassandraStore
+from tests.held import held, let_go
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 
 Join = Callable[..., Awaitable[CassandraStore]]
@@ -28,12 +29,12 @@ async def join(tables: Tables) -> AsyncIterator[Join]:
     async def join(
         ring: Ring | None = None, home: Home | None = None, **bounds: int
     ) -> CassandraStore:
-        store = await CassandraStore.over(
-            ring or ModelRing(tables), Limits(**bounds), home=home or Home()
+        store = await held(
+            CassandraStore.over(ring or ModelRing(tables), Limits(**bounds), home=home or Home())
         )
         opened.append(store)
         return store
 
     yield join
     for store in opened:
-        await store.close()
+        await let_go(store)

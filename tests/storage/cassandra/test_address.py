@@ -6,6 +6,7 @@ import pytest
 
 from pushlane_storage.cassandra.address import Address, parse
 from pushlane_storage.url import BadStoreUrl, open_store, shown
+from tests.held import held
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_quorums_are_local_where_a_data_centre_is_named() -> None:
 )
 async def test_bad_ones_say_why(url: str, reason: str) -> None:
     with pytest.raises(BadStoreUrl, match=reason) as bad:
-        await open_store(url)
+        await held(open_store(url))
     assert "cassandra://HOST/KEYSPACE" in str(bad.value)
     assert bad.value.url == url
 
@@ -99,7 +100,7 @@ async def test_bad_ones_say_why(url: str, reason: str) -> None:
 )
 async def test_no_error_shows_the_password(url: str) -> None:
     with pytest.raises(BadStoreUrl) as bad:
-        await open_store(url)
+        await held(open_store(url))
     for part in ("geheim", "he:im", "g/h"):
         assert part not in str(bad.value)
     assert shown("sqlite:./a:b@c") == "sqlite:./a:b@c"

@@ -21,9 +21,9 @@ from pushlane_storage.cassandra.connection import (
     Connection,
     make_cluster,
 )
-from pushlane_storage.cassandra.errors import DriverMissing, OpenError, Unreachable
 from pushlane_storage.cassandra.limits import Limits
-from pushlane_storage.cassandra.wary import Wary
+from pushlane_storage.cassandra.suspects import SuspectsLast
+from pushlane_storage.errors import DriverMissing, OpenError, Unreachable
 from tests.storage.cassandra.tools import NODE, SURE, address_of, connection_to
 
 PLAIN = Address(hosts=["127.0.0.1"], keyspace="k")
@@ -71,7 +71,7 @@ def test_without_options(clusters: list[Cluster]) -> None:
 def test_a_node_that_hangs_is_asked_last_until_its_heartbeat_told(clusters: list[Cluster]) -> None:
     cluster = make(clusters)
     profile = cluster.profile_manager.profiles[EXEC_PROFILE_DEFAULT]
-    assert isinstance(profile.load_balancing_policy, Wary)
+    assert isinstance(profile.load_balancing_policy, SuspectsLast)
     assert profile.speculative_execution_policy.delay == SECOND_SECONDS
     noticed = 2 * cluster.idle_heartbeat_interval + cluster.idle_heartbeat_timeout
     assert noticed <= SUSPECT_SECONDS

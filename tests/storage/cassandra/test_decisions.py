@@ -17,6 +17,7 @@ from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.cassandra.tables import SLOTS
 from pushlane_storage.interface import StoreError, StoreRefused, StoreUnknown
 from pushlane_storage.queue import QueueConfig, QueueRow
+from tests.held import held, let_go
 from tests.storage.cassandra.conftest import Join
 from tests.storage.cassandra.model_ring import FaultyRing, ModelRing, Tables
 
@@ -156,23 +157,23 @@ def test_queues_under_any_faults(fates: list[str]) -> None:
     async def run() -> None:
         ring = ModelRing()
         faulty = FaultyRing(ring, lambda *_: "fine")
-        store = await CassandraStore.over(faulty, Limits())
-        other = await CassandraStore.over(ring, Limits())
+        store = await held(CassandraStore.over(faulty, Limits()))
+        other = await held(CassandraStore.over(ring, Limits()))
         faulty.fate = script(*fates)
         before = None
-        made = await attempt(store.create_queue("t", "q", QueueConfig()))
+        made = await attempt(store.catalog.create("t", "q", QueueConfig()))
         if isinstance(made, QueueRow):
-            assert await other.read_queue("t", "q") == made
+            assert await other.catalog.read("t", "q") == made
             before = made
-            made = await attempt(store.update_queue(made, QueueConfig(paused=True)))
-        found = await other.read_queue("t", "q")
+            made = await attempt(store.catalog.update(made, QueueConfig(paused=True)))
+        found = await other.catalog.read("t", "q")
         if isinstance(made, QueueRow):
             assert found == made
         else:
             assert made is StoreUnknown or (made is StoreRefused and found == before)
         faulty.fate = script()
-        await store.close()
-        await other.close()
+        await let_go(store)
+        await let_go(other)
 
     trio.run(run)
 
@@ -184,20 +185,20 @@ def test_claims_under_any_faults(fates: list[str]) -> None:
     async def run() -> None:
         ring = ModelRing()
         faulty = FaultyRing(ring, lambda *_: "fine")
-        store = await CassandraStore.over(faulty, Limits())
+        store = await held(CassandraStore.over(faulty, Limits()))
         faulty.fate = script(*fates)
         won: list[int] = []
         for _ in range(5):
             try:
-                won.append(await store.claim(1, "node"))
+                won.append(await store.ownership.claim(1, "node"))
             except StoreError:
                 continue
             [row] = ring.tables.partition(SLOTS, (1,)).rows.values()
             assert row["epoch"][1] == won[-1]
-            assert row["process"][1] == store.membership.node.process
+            assert row["process"][1] == store.ownership.node.process
         assert won == sorted(set(won))
         faulty.fate = script()
-        await store.close()
+        await let_go(store)
 
     trio.run(run)
 

@@ -15,8 +15,8 @@ from cassandra.connection import ConnectionShutdown
 from cassandra.protocol import OverloadedErrorMessage
 
 from pushlane_storage.cassandra.address import Address
+from pushlane_storage.cassandra.connection import outcome_of
 from pushlane_storage.cassandra.driver_ring import DriverRing
-from pushlane_storage.cassandra.faults import outcome_of
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Change, Level, Range, Write
 from pushlane_storage.cassandra.tables import HEARTBEATS, LANES, NODES, SLOTS, keyed

@@ -8,6 +8,7 @@ import trio
 
 from pushlane_storage.cassandra.home import Home, find_home
 from pushlane_storage.cassandra.store import CassandraStore
+from tests.held import held, let_go
 from tests.storage.cassandra.tools import NODE, connection_to, open_store, quick
 from tests.storage.samples import claimed, messages
 
@@ -41,12 +42,12 @@ async def test_a_server_may_name_its_data_centre_later() -> None:
     connection = await trio.to_thread.run_sync(connection_to, NODE)
     [host] = connection.cluster.metadata.all_hosts()
     assert await trio.to_thread.run_sync(find_home, connection) == Home("", host.datacenter)
-    await store.close()
+    await let_go(store)
 
     named = msgspec.structs.replace(connection.address, dc=host.datacenter)
-    store = await CassandraStore.open(named, quick())
+    store = await held(CassandraStore.open(named, quick()))
     again = await claimed(store, owner.shard.queue_id)
     assert again.epoch == owner.epoch + 1
     assert await store.segments(owner.shard, segment.bucket, 0, 9) == [segment]
     await again.append(0, messages(1))
-    await store.close()
+    await let_go(store)

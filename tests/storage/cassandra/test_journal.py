@@ -12,8 +12,9 @@ from pushlane_storage.bucket import CONTROL, Bucket
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Level, Write
 from pushlane_storage.cassandra.store import CassandraStore
-from pushlane_storage.interface import PromptStore, StoreError, StoreRefused, StoreUnknown
+from pushlane_storage.interface import StoreError, StoreRefused, StoreUnknown
 from pushlane_storage.message import Message
+from pushlane_storage.outcome import append
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.usage import Usage, UsageKey
@@ -63,7 +64,7 @@ async def test_a_bucket_s_row_is_written_before_its_first_segment(
     assert sorted(names[2:4]) == ["buckets", "scheduled"]
     assert names[4:] == ["segments"], "once it is seen, what must wait is found, too"
     ring.writes.clear()
-    await owner.store.append(owner.shard, owner.segment(2, messages(2, not_before=5)), None)
+    await append(owner.store, owner.shard, owner.segment(2, messages(2, not_before=5)), None)
     assert [write.table.name for write in ring.writes] == ["scheduled", "segments"]
 
 
@@ -136,7 +137,7 @@ async def test_one_fence_read_for_many_writes(owner: Owner) -> None:
     async with trio.open_nursery() as nursery:
         for number in range(1, 101):
             segment = owner.segment(number, messages(1))
-            nursery.start_soon(store.append, owner.shard, segment, None)
+            nursery.start_soon(append, store, owner.shard, segment, None)
     after = store.stats()
     assert after.confirmed - before.confirmed == 100
     assert after.fence_reads - before.fence_reads <= 3
@@ -144,7 +145,6 @@ async def test_one_fence_read_for_many_writes(owner: Owner) -> None:
 
 async def test_calling_back(owner: Owner, faulty: FaultyRing) -> None:
     store = owner.store
-    assert isinstance(store, PromptStore)
     answers: list[Exception | None] = []
     told = trio.Event()
 
@@ -180,9 +180,9 @@ async def test_durability_is_the_level_of_segments_and_settlements(
     join: Join, ring: ModelRing, durability: Any, level: Level
 ) -> None:
     store = await join(ring)
-    row = await store.create_queue("t", "q", QueueConfig(durability=durability))
+    row = await store.catalog.create("t", "q", QueueConfig(durability=durability))
     other = await join(ring)
-    assert await other.read_queue("t", "q") == row
+    assert await other.catalog.read("t", "q") == row
     owner = await claimed(other, row.id)
     ring.writes.clear()
     await owner.append(0, [message(not_before=4)])
@@ -200,7 +200,7 @@ async def test_usage_is_kept_for_so_many_days_and_tallies_for_good(
     store = await join(ring, usage_kept_days=3)
     ring.writes.clear()
     for minute in (0, 1_000):
-        await store.put_usage([Usage(UsageKey("t", "q", minute, "n"), {})])
+        await store.usage.put([Usage(UsageKey("t", "q", minute, "n"), {})])
     kept = [write.ttl for write in ring.writes if isinstance(write, Write)]
     assert kept == [None, 3 * 86_400]
 
@@ -210,7 +210,7 @@ async def test_rows_are_kept_for_twice_the_retention(join: Join, ring: ModelRing
     day = 86_400
     for retention, ttl in ((1, day), (30 * day * 1000, 60 * day), (10**15, Limits().most_ttl)):
         name = f"q{retention}"
-        row = await store.create_queue("t", name, QueueConfig(retention_ms=retention))
+        row = await store.catalog.create("t", name, QueueConfig(retention_ms=retention))
         owner = await claimed(store, row.id)
         ring.writes.clear()
         await owner.append(0, messages(1))
@@ -219,7 +219,7 @@ async def test_rows_are_kept_for_twice_the_retention(join: Join, ring: ModelRing
         assert kept["segments"] == ttl
         assert kept["settlements"] == Limits().most_ttl, "never less than what they speak of"
         assert kept["buckets"] is None
-    await store.update_queue(row, QueueConfig())
+    await store.catalog.update(row, QueueConfig())
     ring.writes.clear()
     await owner.append(1, messages(1))
     assert [write.ttl for write in plain(ring, "segments")] == [28 * day]
@@ -228,7 +228,7 @@ async def test_rows_are_kept_for_twice_the_retention(join: Join, ring: ModelRing
 async def test_the_traits_of_many_queues_are_bounded(join: Join, ring: ModelRing) -> None:
     store = await join(ring, traits=2)
     rows = [
-        await store.create_queue("t", f"q{number}", QueueConfig(durability="all"))
+        await store.catalog.create("t", f"q{number}", QueueConfig(durability="all"))
         for number in range(3)
     ]
     levels = []
@@ -238,5 +238,5 @@ async def test_the_traits_of_many_queues_are_bounded(join: Join, ring: ModelRing
         await owner.append(0, messages(1))
         levels += [write.level for write in plain(ring, "segments")]
     assert levels == [Level.QUORUM, Level.ALL, Level.ALL]
-    await store.read_queue("t", "q0")
-    await store.remove_queue(await store.mark_deleting(rows[2]))
+    await store.catalog.read("t", "q0")
+    await store.catalog.remove(await store.catalog.mark_deleting(rows[2]))

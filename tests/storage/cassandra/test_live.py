@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.cassandra.live import FRONT, Live, LiveLane, Mark, pieces
 from pushlane_storage.cassandra.ring import Write
-from pushlane_storage.interface import Store
+from pushlane_storage.interface import Backend
+from pushlane_storage.outcome import append
 from pushlane_storage.seq import make_seq
+from tests.held import let_go
 from tests.storage.cassandra.conftest import Join
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 from tests.storage.samples import LANE, Owner, claimed, claimed_all, messages
@@ -71,12 +73,12 @@ async def fill(owner: Owner, count: int, first: int = 0) -> list[BucketKey]:
     for number in range(first, first + count):
         key = owner.bucket(LANE, 1_000 + number)
         segment = owner.segment(number, messages(1), LANE, key.start)
-        await owner.store.append(owner.shard, segment, Bucket(key, owner.seq(number)))
+        await append(owner.store, owner.shard, segment, Bucket(key, owner.seq(number)))
         keys.append(key)
     return keys
 
 
-async def drop(store: Store, owner: Owner, keys: list[BucketKey]) -> None:
+async def drop(store: Backend, owner: Owner, keys: list[BucketKey]) -> None:
     for key in keys:
         number = key.start - 1_000
         row = Bucket(key, make_seq(key.epoch, number), closed=True, drained=True, count=1)
@@ -90,7 +92,7 @@ async def test_opening_after_many_drops_touches_only_what_lives(join: Join, tabl
     owner = await claimed(store)
     keys = await fill(owner, 300)
     await drop(store, owner, keys[:100] + keys[101:299])
-    await store.close()
+    await let_go(store)
     ring = ModelRing(tables)
     store = await join(ring)
     [owner] = await claimed_all(store, owner.shard)
@@ -115,7 +117,7 @@ async def test_the_head_is_read_in_one_range(join: Join, tables: Tables) -> None
     await drop(store, owner, keys[:49])
     for number in range(50, 80):
         segment = owner.segment(number, messages(1), LANE, keys[49].start)
-        await store.append(owner.shard, segment, None)
+        await append(store, owner.shard, segment, None)
     ring.ranges.clear()
     tables.tombstones_read = 0
     found = await store.segments(owner.shard, keys[49], owner.seq(70), 3)

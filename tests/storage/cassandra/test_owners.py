@@ -9,15 +9,18 @@ import pytest
 import trio
 import trio.testing
 
-from pushlane_dispatcher.core.recovery import recover
-from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
+from pushlane_dispatcher.clock import Clock as WallClock
+from pushlane_dispatcher.core.opening import read_rows
+from pushlane_dispatcher.core.recovered import recover
+from pushlane_dispatcher.shard.opening import carry_out, reading
+from pushlane_storage.bucket import Bucket, ShardKey
 from pushlane_storage.cassandra.home import Home
 from pushlane_storage.cassandra.ring import Change, Delete, Range, Row, Write
 from pushlane_storage.cassandra.store import CassandraStore
-from pushlane_storage.existing import ShardRows, needs_heads, needs_settlements
 from pushlane_storage.interface import Fenced, Outcome, StoreRefused, StoreUnknown
-from pushlane_storage.seal import Seal
+from pushlane_storage.seal import Seal, ShardRows
 from pushlane_storage.slot import slot_of
+from tests.held import let_go
 from tests.storage.cassandra.conftest import Join
 from tests.storage.cassandra.model_ring import FaultyRing, ModelRing, Tables
 from tests.storage.samples import Owner, messages, unique
@@ -27,21 +30,17 @@ Clock = trio.testing.MockClock
 
 async def owner_of(store: CassandraStore, shard: ShardKey | None = None) -> Owner:
     shard = shard or ShardKey(unique("queue"), 0)
-    return Owner(store, shard, await store.claim(slot_of(shard), "node"))
+    return Owner(store, shard, await store.ownership.claim(slot_of(shard), "node"))
 
 
 def stop_heart(store: CassandraStore) -> None:
-    store.membership.node.beating = False
+    store.ownership.node.beating = False
 
 
 async def take_over(store: CassandraStore, shard: ShardKey) -> tuple[Owner, ShardRows, Seal]:
     """Claim, read, seal: what the dispatcher does."""
     owner = await owner_of(store, shard)
-    buckets = await store.buckets(shard)
-    heads = {row.key: await store.heads(shard, row.key) for row in buckets if needs_heads(row)}
-    keys = [row.key for row in buckets if needs_settlements(row)]
-    settlements = {key: await store.settlements(shard, key) for key in [*keys, CONTROL]}
-    rows = ShardRows(await store.seals(shard), buckets, heads, settlements)
+    rows = await carry_out(read_rows(), reading(store, WallClock(), shard), 1)
     seal, _ = recover(rows, owner.epoch)
     await store.write_seal(shard, seal)
     return owner, rows, seal
@@ -49,13 +48,13 @@ async def take_over(store: CassandraStore, shard: ShardKey) -> tuple[Owner, Shar
 
 async def test_a_slot_of_a_live_process_is_refused(join: Join, autojump_clock: Clock) -> None:
     first, second = await join(), await join()
-    await first.claim(7, "alpha")
+    await first.ownership.claim(7, "alpha")
     began = trio.current_time()
     with pytest.raises(StoreRefused, match=r"slot 7 is owned by alpha \(.*\), which is alive"):
-        await second.claim(7, "beta")
+        await second.ownership.claim(7, "beta")
     assert trio.current_time() - began < 4, "one heartbeat is enough to know"
     assert second.stats().slots == 0
-    assert await first.claim(7, "alpha") == 2
+    assert await first.ownership.claim(7, "alpha") == 2
 
 
 async def test_a_process_whose_heart_stopped_is_fenced(join: Join, autojump_clock: Clock) -> None:
@@ -80,7 +79,7 @@ async def test_a_process_whose_heart_stopped_is_fenced(join: Join, autojump_cloc
     with pytest.raises(Fenced):
         await first.mark_bucket(old.shard, Bucket(stored.bucket, stored.first, closed=True))
     with pytest.raises(Fenced):
-        await first.confirm(old.shard)
+        await first.ownership.confirm(old.shard)
 
 
 async def test_what_a_zombie_writes_late_lies_beyond_the_seal(
@@ -181,13 +180,13 @@ async def test_many_slots_of_a_dead_process_wait_once(
     ring = ModelRing(tables)
     first, second = await join(), await join(ring)
     for slot in range(50):
-        await first.claim(slot, "alpha")
+        await first.ownership.claim(slot, "alpha")
     stop_heart(first)
     began = trio.current_time()
     epochs: list[int] = []
 
     async def claim(slot: int) -> None:
-        epochs.append(await second.claim(slot, "beta"))
+        epochs.append(await second.ownership.claim(slot, "beta"))
 
     async with trio.open_nursery() as nursery:
         for slot in range(50):
@@ -200,10 +199,10 @@ async def test_many_slots_of_a_dead_process_wait_once(
 async def test_closing_gives_the_slots_back(join: Join, autojump_clock: Clock) -> None:
     first, second = await join(), await join()
     for slot in range(5):
-        await first.claim(slot, "alpha")
-    await first.close()
+        await first.ownership.claim(slot, "alpha")
+    await let_go(first)
     began = trio.current_time()
-    assert [await second.claim(slot, "beta") for slot in range(5)] == [2] * 5
+    assert [await second.ownership.claim(slot, "beta") for slot in range(5)] == [2] * 5
     assert trio.current_time() - began < 1
 
 
@@ -213,15 +212,15 @@ async def test_a_process_that_left_need_not_have_released_anything(
     """Its node row is gone: that is enough."""
     ring = FaultyRing(ModelRing(tables), lambda *_: "fine")
     first, second = await join(ring), await join()
-    await first.claim(3, "alpha")
+    await first.ownership.claim(3, "alpha")
 
     def no_slots(kind: str, operation: Any) -> str:
         return "lost" if kind == "change" and operation.table.name == "slots" else "fine"
 
     ring.fate = no_slots
-    await first.close()
+    await let_go(first)
     began = trio.current_time()
-    assert await second.claim(3, "beta") == 2
+    assert await second.ownership.claim(3, "beta") == 2
     assert trio.current_time() - began < 1
 
 
@@ -230,15 +229,15 @@ async def test_a_process_that_could_not_sign_off_gives_its_slots_back(
 ) -> None:
     ring = FaultyRing(ModelRing(tables), lambda *_: "fine")
     first, second = await join(ring), await join()
-    await first.claim(3, "alpha")
+    await first.ownership.claim(3, "alpha")
 
     def no_nodes(kind: str, operation: Any) -> str:
         return "refused" if kind == "change" and operation.table.name == "nodes" else "fine"
 
     ring.fate = no_nodes
-    await first.close()
+    await let_go(first)
     began = trio.current_time()
-    assert await second.claim(3, "beta") == 2
+    assert await second.ownership.claim(3, "beta") == 2
     assert trio.current_time() - began < 1
 
 
@@ -286,10 +285,10 @@ async def test_what_is_under_way_when_a_slot_is_claimed_anew_is_fenced(
     nursery.start_soon(append)
     await ring.stored.wait()
     if is_over:
-        await store.claim(slot_of(owner.shard), "again")
+        await store.ownership.claim(slot_of(owner.shard), "again")
     else:
         ring.changes = trio.Event()
-        nursery.start_soon(store.claim, slot_of(owner.shard), "again")
+        nursery.start_soon(store.ownership.claim, slot_of(owner.shard), "again")
         await trio.testing.wait_all_tasks_blocked()
     ring.held[0](None)
     await trio.testing.wait_all_tasks_blocked()
@@ -301,43 +300,43 @@ async def test_a_released_slot_is_free_at_once(join: Join, autojump_clock: Clock
     first, second = await join(), await join()
     owner = await owner_of(first)
     slot = slot_of(owner.shard)
-    await first.release(slot)
+    await first.ownership.release(slot)
     with pytest.raises(Fenced, match="not ours"):
         await owner.append(0, messages(1))
     began = trio.current_time()
-    assert await second.claim(slot, "beta") == owner.epoch + 1
+    assert await second.ownership.claim(slot, "beta") == owner.epoch + 1
     assert trio.current_time() - began < 1
-    await first.release(slot)  # not ours any more: nothing happens
+    await first.ownership.release(slot)  # not ours any more: nothing happens
     with pytest.raises(StoreRefused, match="alive"):
-        await first.claim(slot, "alpha")
+        await first.ownership.claim(slot, "alpha")
 
 
 async def test_a_fenced_process_goes_on_as_another_one(join: Join, autojump_clock: Clock) -> None:
     first, second = await join(), await join()
     old = await owner_of(first)
-    other = await first.claim((slot_of(old.shard) + 1) % 256, "alpha")
+    other = await first.ownership.claim((slot_of(old.shard) + 1) % 256, "alpha")
     assert other == 1
     stop_heart(first)
-    await second.claim(slot_of(old.shard), "beta")
+    await second.ownership.claim(slot_of(old.shard), "beta")
     with pytest.raises(Fenced):
         await old.append(0, messages(1))
-    await second.close()
+    await let_go(second)
     again = await owner_of(first, old.shard)
     assert again.epoch == old.epoch + 2
     await again.append(0, messages(1))
     assert first.stats().fenced == 1
-    assert await first.claim((slot_of(old.shard) + 1) % 256, "alpha") == 2
+    assert await first.ownership.claim((slot_of(old.shard) + 1) % 256, "alpha") == 2
     await trio.sleep(10)
-    assert first.membership.node.beats > 3
+    assert first.ownership.node.beats > 3
 
 
 async def test_a_data_centre_keeps_its_slots(join: Join, autojump_clock: Clock) -> None:
     """What was written to a quorum of one can't be read by a quorum of another."""
     first, second = await join(home=Home("east")), await join(home=Home("west"))
-    await first.claim(1, "alpha")
-    await first.close()
+    await first.ownership.claim(1, "alpha")
+    await let_go(first)
     with pytest.raises(StoreRefused, match="slot 1 belongs to data centre east"):
-        await second.claim(1, "beta")
+        await second.ownership.claim(1, "beta")
 
 
 @pytest.mark.parametrize(("before", "after"), [("", "east"), ("east", "")])
@@ -346,15 +345,15 @@ async def test_naming_the_one_data_centre_that_has_all_replicas_changes_nothing(
 ) -> None:
     """Its quorums are those of the whole keyspace."""
     first, second = await join(home=Home(before, "east")), await join(home=Home(after, "east"))
-    await first.claim(1, "alpha")
+    await first.ownership.claim(1, "alpha")
     with pytest.raises(StoreRefused, match="alive"):
-        await second.claim(1, "beta")
+        await second.ownership.claim(1, "beta")
     stop_heart(first)
     await trio.sleep(1)
-    assert await second.claim(1, "beta") == 2, "it may be fenced, too"
+    assert await second.ownership.claim(1, "beta") == 2, "it may be fenced, too"
     third = await join(home=Home("west", "east"))
     with pytest.raises(StoreRefused, match="data centre"):
-        await third.claim(1, "gamma")
+        await third.ownership.claim(1, "gamma")
 
 
 async def test_where_replicas_are_in_several_data_centres_adopting_is_a_decision(
@@ -362,18 +361,18 @@ async def test_where_replicas_are_in_several_data_centres_adopting_is_a_decision
 ) -> None:
     first = await join()
     for slot in (1, 2):
-        await first.claim(slot, "alpha")
+        await first.ownership.claim(slot, "alpha")
     second = await join(home=Home("east"))
     with pytest.raises(StoreRefused, match=r"belongs to data centre \(none\).*docs/cassandra.md"):
-        await second.claim(1, "beta")
+        await second.ownership.claim(1, "beta")
     third = await join(home=Home("east", adopts=True))
     with pytest.raises(StoreRefused, match="slot 1 was not given back"):
-        await third.claim(1, "gamma")
-    await first.release(1)
-    assert await third.claim(1, "gamma") == 2
+        await third.ownership.claim(1, "gamma")
+    await first.ownership.release(1)
+    assert await third.ownership.claim(1, "gamma") == 2
     fourth = await join(home=Home("west", adopts=True))
     with pytest.raises(StoreRefused, match="belongs to data centre east"):
-        await fourth.claim(1, "delta")
+        await fourth.ownership.claim(1, "delta")
 
 
 async def test_a_judge_that_can_not_read_judges_nobody(
@@ -381,7 +380,7 @@ async def test_a_judge_that_can_not_read_judges_nobody(
 ) -> None:
     ring = FaultyRing(ModelRing(tables), lambda *_: "fine")
     first, second = await join(), await join(ring)
-    await first.claim(1, "alpha")
+    await first.ownership.claim(1, "alpha")
     stop_heart(first)
 
     def blind(kind: str, operation: Any) -> str:
@@ -389,21 +388,21 @@ async def test_a_judge_that_can_not_read_judges_nobody(
 
     ring.fate = blind
     with pytest.raises(StoreUnknown):
-        await second.claim(1, "beta")
-    assert await first.claim(1, "alpha") == 2
+        await second.ownership.claim(1, "beta")
+    assert await first.ownership.claim(1, "alpha") == 2
 
 
 async def test_two_claimants_of_a_dead_process_get_one_slot(
     join: Join, autojump_clock: Clock
 ) -> None:
     first, *others = [await join() for _ in range(4)]
-    await first.claim(1, "alpha")
+    await first.ownership.claim(1, "alpha")
     stop_heart(first)
     won: list[int] = []
 
     async def claim(store: CassandraStore) -> None:
         try:
-            won.append(await store.claim(1, "other"))
+            won.append(await store.ownership.claim(1, "other"))
         except StoreRefused:
             return
 
@@ -417,17 +416,17 @@ async def test_a_process_that_leaves_while_it_is_judged_is_missed_no_longer(
     join: Join, nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
     first, second = await join(), await join()
-    await first.claim(3, "alpha")
+    await first.ownership.claim(3, "alpha")
     stop_heart(first)
     took: list[float] = []
 
     async def claim() -> None:
-        assert await second.claim(3, "beta") == 2
+        assert await second.ownership.claim(3, "beta") == 2
         took.append(trio.current_time())
 
     nursery.start_soon(claim)
     await trio.sleep(2)
-    await first.close()
+    await let_go(first)
     left = trio.current_time()
     await trio.sleep(5)
     assert [at - left < 0.25 for at in took] == [True]
@@ -439,18 +438,18 @@ async def test_a_slot_that_is_given_back_while_its_owner_is_judged_is_free_at_on
 ) -> None:
     first, second = await join(), await join()
     for slot in (3, 4):
-        await first.claim(slot, "alpha")
+        await first.ownership.claim(slot, "alpha")
     stop_heart(first)
     took: dict[int, float] = {}
 
     async def claim(slot: int) -> None:
-        assert await second.claim(slot, "beta") == 2
+        assert await second.ownership.claim(slot, "beta") == 2
         took[slot] = trio.current_time()
 
     nursery.start_soon(claim, 3)
     nursery.start_soon(claim, 4)
     await trio.sleep(2)
-    await first.release(3)
+    await first.ownership.release(3)
     released = trio.current_time()
     await trio.sleep(5)
     assert took.keys() == {3}
@@ -464,11 +463,11 @@ async def test_a_process_that_others_have_fenced_meanwhile_is_outlived(
 ) -> None:
     first, second, third = await join(), await join(), await join(judge_ms=4_000)
     for slot in (3, 4):
-        await first.claim(slot, "alpha")
+        await first.ownership.claim(slot, "alpha")
     stop_heart(first)
     began = trio.current_time()
-    nursery.start_soon(third.claim, 4, "gamma")
-    assert await second.claim(3, "beta") == 2
+    nursery.start_soon(third.ownership.claim, 4, "gamma")
+    assert await second.ownership.claim(3, "beta") == 2
     assert 4 <= trio.current_time() - began < 5
     assert (second.stats().fencings, third.stats().fencings) == (0, 1)
 
@@ -478,16 +477,16 @@ async def test_who_was_seen_alive_is_not_judged_again_for_a_while(
 ) -> None:
     first, second = await join(), await join()
     for slot in range(5):
-        await first.claim(slot, "alpha")
+        await first.ownership.claim(slot, "alpha")
     with pytest.raises(StoreRefused, match="alive"):
-        await second.claim(0, "beta")
+        await second.ownership.claim(0, "beta")
     began = trio.current_time()
     for slot in range(5):
         with pytest.raises(StoreRefused, match="alive"):
-            await second.claim(slot, "beta")
+            await second.ownership.claim(slot, "beta")
     assert trio.current_time() == began
-    await first.close()
-    assert await second.claim(0, "beta") == 2
+    await let_go(first)
+    assert await second.ownership.claim(0, "beta") == 2
     assert trio.current_time() == began, "that it left is seen all the same"
 
 
@@ -506,13 +505,13 @@ async def test_time_in_which_the_judge_can_not_look_is_not_the_other_s_silence(
 
     ring = Standing(tables)
     first, second = await join(), await join(ring)
-    await first.claim(1, "alpha")
+    await first.ownership.claim(1, "alpha")
     stop_heart(first)
     refused: list[StoreRefused] = []
 
     async def claim() -> None:
         try:
-            await second.claim(1, "beta")
+            await second.ownership.claim(1, "beta")
         except StoreRefused as error:
             refused.append(error)
 
@@ -522,7 +521,7 @@ async def test_time_in_which_the_judge_can_not_look_is_not_the_other_s_silence(
     await trio.sleep(20)
     ring.goes.set()
     await trio.sleep(2)
-    first.membership.node.beating = True
+    first.ownership.node.beating = True
     await trio.sleep(3)
     assert refused
     assert second.stats().fencings == 0

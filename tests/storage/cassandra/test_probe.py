@@ -13,6 +13,7 @@ from pushlane_storage.cassandra.home import read_replicas
 from pushlane_storage.cassandra.probe import Finding, Seen, judge, probe
 from pushlane_storage.cassandra.schema import STEPS
 from pushlane_storage.url import BadStoreUrl, probe_store
+from tests.held import let_go
 from tests.storage.cassandra.tools import NODE, RING, address_of, open_store, quick
 from tools.services.ports import free_port
 
@@ -163,7 +164,7 @@ def test_a_real_node_before_and_after_the_first_start() -> None:
     assert "not there yet" in rows["keyspace"].text
 
     async def start() -> None:
-        await (await open_store(NODE, limits)).close()
+        await let_go(await open_store(NODE, limits))
 
     trio.run(start)
     rows = {row.name: row for row in probe(address_of(NODE), limits)}
@@ -173,7 +174,7 @@ def test_a_real_node_before_and_after_the_first_start() -> None:
 
 def test_a_real_ring() -> None:
     async def start() -> None:
-        await (await open_store(RING, quick())).close()
+        await let_go(await open_store(RING, quick()))
 
     trio.run(start)
     rows = {row.name: row for row in probe(address_of(RING), quick())}

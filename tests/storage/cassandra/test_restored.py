@@ -13,9 +13,10 @@ from pushlane import cli
 from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.restored import Restored
+from pushlane_storage.errors import EpochsExhausted
+from pushlane_storage.restored_epoch import BURST, LAST
 from pushlane_storage.slot import SLOTS
-from pushlane_storage.sqlite.backup_errors import EpochsExhausted
-from pushlane_storage.sqlite.restored_epoch import BURST, LAST
+from tests.held import let_go
 from tests.services import service
 from tests.storage.cassandra.conftest import Join
 from tests.storage.cassandra.model_ring import FaultyRing, ModelRing, Tables
@@ -34,23 +35,23 @@ def raising(tables: Tables, age_ms: int = HOUR_MS, fate: Any = lambda *_: "fine"
 async def test_every_slot_goes_on_far_above(join: Join, tables: Tables) -> None:
     store = await join()
     for _ in range(3):
-        await store.claim(7, "alpha")
-    await store.close()
+        await store.ownership.claim(7, "alpha")
+    await let_go(store)
     assert await raising(tables).run() == 3 + BURST + 120
     again = await join()
-    assert await again.claim(7, "beta") == 3 + BURST + 120 + 1
+    assert await again.ownership.claim(7, "beta") == 3 + BURST + 120 + 1
     for slot in (0, 8, SLOTS - 1):  # claimed for the first time after the snapshot, perhaps
-        assert await again.claim(slot, "beta") == BURST + 120 + 1
+        assert await again.ownership.claim(slot, "beta") == BURST + 120 + 1
 
 
 async def test_an_owner_that_was_not_stopped_starts_anew(
     join: Join, tables: Tables, autojump_clock: trio.testing.MockClock
 ) -> None:
     store = await join()
-    epoch = await store.claim(7, "alpha")
+    epoch = await store.ownership.claim(7, "alpha")
     await raising(tables).run()
-    assert await store.lost_slots() == [(7, epoch)]
-    assert await store.claim(7, "alpha") > BURST
+    assert await store.ownership.lost() == [(7, epoch)]
+    assert await store.ownership.claim(7, "alpha") > BURST
 
 
 async def test_unknown_outcomes_are_decided(tables: Tables) -> None:

@@ -29,6 +29,7 @@ from pushlane_storage.cassandra.tables import (
     SLOTS,
     keyed,
 )
+from tests.held import let_go
 from tests.simulation.replicated.calm_ring import CalmRing
 from tests.simulation.replicated.replicas import Replicas
 from tests.storage.cassandra.model_ring import ModelRing
@@ -45,7 +46,7 @@ async def ring(request: pytest.FixtureRequest) -> AsyncIterator[Ring]:
         yield CalmRing(Replicas(), Random(1))
         return
     store = await open_store(request.param)
-    await store.close()
+    await let_go(store)
     opened = await open_ring(request.param)
     yield opened
     await opened.close()

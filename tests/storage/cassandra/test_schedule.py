@@ -6,6 +6,7 @@ from pushlane_storage.cassandra.limits import DAY_SECONDS, Limits
 from pushlane_storage.cassandra.ring import Write
 from pushlane_storage.cassandra.schedule import SLICE_MS
 from pushlane_storage.cassandra.store import CassandraStore
+from tests.held import held, let_go
 from tests.storage.cassandra.conftest import Join
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 from tests.storage.samples import START, claimed, message, messages
@@ -15,7 +16,7 @@ EVER = 1 << 62
 
 async def test_entries_go_by_slices_in_batches(tables: Tables) -> None:
     ring = ModelRing(tables)
-    store = await CassandraStore.over(ring, Limits(batch_rows=4), wall=lambda: START)
+    store = await held(CassandraStore.over(ring, Limits(batch_rows=4), wall=lambda: START))
     owner = await claimed(store)
     far = START + 30 * SLICE_MS
     times = [START + number for number in range(6)] + [far + number for number in range(3)]
@@ -35,7 +36,7 @@ async def test_entries_go_by_slices_in_batches(tables: Tables) -> None:
     ring.ranges.clear()
     assert len(await store.due(owner.shard, far, far + 2, 100)) == 2
     assert [range.table.name for range in ring.ranges] == ["schedule_slices", "scheduled"]
-    await store.close()
+    await let_go(store)
 
 
 async def test_the_farthest_time_can_be_stored(join: Join) -> None:

@@ -16,6 +16,7 @@ from pushlane_storage.damage import Damage
 from pushlane_storage.interface import StoreDamaged, StoreUnknown
 from pushlane_storage.message import Message
 from pushlane_storage.seal import Seal
+from tests.held import held, let_go
 from tests.storage.cassandra.conftest import Join
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 from tests.storage.samples import Owner, claimed, claimed_all, message, messages, seqs_of
@@ -91,7 +92,7 @@ async def test_the_heads_of_a_bucket_that_was_cut_off_are_read_whole(
     ring.ranges.clear()
     assert len(await store.heads(owner.shard, key)) == 9
     assert [range.columns for range in ring.ranges] == [HEAD]
-    await store.close()
+    await let_go(store)
     other = await join(ring)
     await claimed_all(other, owner.shard)
     ring.ranges.clear()
@@ -118,7 +119,7 @@ async def test_a_damaged_segment_is_left_out_and_reported_once(
     ring: ModelRing, column: str
 ) -> None:
     told: list[Damage] = []
-    store = await CassandraStore.over(ring, Limits(), damaged=told.append, wall=lambda: 77)
+    store = await held(CassandraStore.over(ring, Limits(), damaged=told.append, wall=lambda: 77))
     owner = await claimed(store)
     for number in (0, 2, 4):
         await owner.append(number, messages(2))
@@ -136,7 +137,7 @@ async def test_a_damaged_segment_is_left_out_and_reported_once(
         owner.seq(2),
     )
     assert damage.found_at == 77
-    await store.close()
+    await let_go(store)
 
 
 async def test_the_place_of_a_damaged_segment_counts(owner: Owner, ring: ModelRing) -> None:

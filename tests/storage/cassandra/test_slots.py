@@ -13,8 +13,9 @@ from pushlane_storage.bucket import Bucket, ShardKey
 from pushlane_storage.cassandra.ring import Change, Level, read_row
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.cassandra.tables import SLOTS
-from pushlane_storage.interface import Fenced, SharedStore, StoreRefused, StoreUnknown
+from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
 from pushlane_storage.slot import slot_of
+from tests.held import let_go
 from tests.storage.cassandra.conftest import Join
 from tests.storage.cassandra.model_ring import FaultyRing, ModelRing, Tables
 from tests.storage.cassandra.tools import open_store, quick
@@ -26,9 +27,9 @@ Clock = trio.testing.MockClock
 async def owner_of(store: CassandraStore) -> Owner:
     """Of a slot of its own: a second claim would end the first."""
     shard = ShardKey(unique("queue"), 0)
-    while slot_of(shard) in store.membership.slots.held():
+    while slot_of(shard) in store.ownership.slots.held():
         shard = ShardKey(unique("queue"), 0)
-    return Owner(store, shard, await store.claim(slot_of(shard), "node"))
+    return Owner(store, shard, await store.ownership.claim(slot_of(shard), "node"))
 
 
 async def take(tables: Tables, slot: int) -> None:
@@ -40,14 +41,14 @@ async def take(tables: Tables, slot: int) -> None:
 
 async def test_what_is_ours_stays_ours(join: Join) -> None:
     store = await join()
-    assert isinstance(store, SharedStore)
-    assert await store.lost_slots() == []
+    assert store.ownership.shared
+    assert await store.ownership.lost() == []
     owners = [await owner_of(store) for _ in range(20)]
-    assert await store.lost_slots() == []
+    assert await store.ownership.lost() == []
     for owner in owners:
         await owner.append(0, messages(1))
     assert (store.stats().slots, store.stats().slots_lost) == (
-        len(store.membership.slots.held()),
+        len(store.ownership.slots.held()),
         0,
     )
 
@@ -58,21 +59,21 @@ async def test_a_process_that_was_fenced_learns_it_without_writing(
     first, second = await join(), await join()
     old = await owner_of(first)
     kept = await owner_of(first)
-    first.membership.node.beating = False
-    await second.claim(slot_of(old.shard), "other")
+    first.ownership.node.beating = False
+    await second.ownership.claim(slot_of(old.shard), "other")
     assert first.stats().fenced == 0
-    lost = await first.lost_slots()
+    lost = await first.ownership.lost()
     assert sorted(lost) == sorted([(slot_of(old.shard), 1), (slot_of(kept.shard), 1)])
     stats = first.stats()
     assert (stats.slots, stats.slots_lost, stats.fenced) == (0, 2, 1), "it is a new process by now"
     with pytest.raises(Fenced, match="was fenced by another one"):
         await old.append(0, messages(1))
-    assert await first.lost_slots() == lost, "until the slots are claimed anew"
+    assert await first.ownership.lost() == lost, "until the slots are claimed anew"
     assert first.stats().slots_lost == 2
-    assert await first.claim(slot_of(kept.shard), "node") == 2
-    assert await first.lost_slots() == [(slot_of(old.shard), 1)]
+    assert await first.ownership.claim(slot_of(kept.shard), "node") == 2
+    assert await first.ownership.lost() == [(slot_of(old.shard), 1)]
     with pytest.raises(StoreRefused, match="which is alive"):
-        await first.claim(slot_of(old.shard), "node")
+        await first.ownership.claim(slot_of(old.shard), "node")
 
 
 async def test_a_row_that_somebody_changed_ends_the_claim(join: Join, tables: Tables) -> None:
@@ -81,12 +82,12 @@ async def test_a_row_that_somebody_changed_ends_the_claim(join: Join, tables: Ta
     slot = slot_of(owner.shard)
     await take(tables, slot)
     await owner.append(0, messages(1))  # not fenced: nobody could have read before this
-    assert await store.lost_slots() == [(slot, 1)]
+    assert await store.ownership.lost() == [(slot, 1)]
     with pytest.raises(Fenced, match=f"slot {slot} was taken by another process"):
         await owner.append(1, messages(1))
     with pytest.raises(Fenced, match=f"slot {slot} was taken by another process"):
-        await store.confirm(owner.shard)
-    await store.release(slot)
+        await store.ownership.confirm(owner.shard)
+    await store.ownership.release(slot)
     row = await read_row(ModelRing(tables), SLOTS, (slot,))
     assert row is not None
     assert row["nonce"] == "another", "what is another's is not given back"
@@ -98,7 +99,7 @@ async def test_a_plain_read_that_is_behind_is_not_believed(join: Join, tables: T
     store = await join(ring)
     owner = await owner_of(store)
     ring.is_stale = True
-    assert await store.lost_slots() == []
+    assert await store.ownership.lost() == []
     assert ring.stale_reads == 1
     await owner.append(0, messages(1))
 
@@ -111,9 +112,9 @@ async def test_a_store_that_does_not_answer_takes_nothing_away(join: Join, table
     for table in fates:
         fates[table] = "lost"
         with pytest.raises((StoreUnknown, StoreRefused)):
-            await store.lost_slots()
+            await store.ownership.lost()
         fates[table] = "fine"
-    assert await store.lost_slots() == []
+    assert await store.ownership.lost() == []
     await owner.append(0, messages(1))
 
 
@@ -121,7 +122,7 @@ async def test_a_store_that_does_not_answer_takes_nothing_away(join: Join, table
 
 
 async def reopened(owner: Owner) -> Owner:
-    return Owner(owner.store, owner.shard, await owner.store.next_epoch(owner.shard))
+    return Owner(owner.store, owner.shard, await owner.store.ownership.next_epoch(owner.shard))
 
 
 @pytest.mark.parametrize("fate", ["done", "lost"])
@@ -147,7 +148,7 @@ async def test_an_epoch_that_was_taken_without_an_answer_is_used_by_nobody_twice
     assert row is not None
     assert row["epoch"] == last.epoch > again.epoch
     await last.append(0, messages(1))
-    assert await store.lost_slots() == []
+    assert await store.ownership.lost() == []
 
 
 async def test_who_outlived_an_owner_takes_no_epoch_that_it_took_meanwhile(
@@ -159,14 +160,14 @@ async def test_who_outlived_an_owner_takes_no_epoch_that_it_took_meanwhile(
 
     class Slow(FaultyRing):
         async def change(self, change: Any) -> bool:
-            if change.table is SLOTS and not first.membership.node.fence.is_down:
+            if change.table is SLOTS and not first.ownership.node.fence.is_down:
                 assert (await reopened(owner)).epoch == 2
-                first.membership.node.fence.is_down = True
+                first.ownership.node.fence.is_down = True
             return await super().change(change)
 
     second = await join(Slow(ModelRing(tables), lambda *_: "fine"))
-    await second.membership.watches._fence(first.membership.node.process)
-    assert await second.claim(slot_of(owner.shard), "other") == 3
+    await second.ownership.watches._fence(first.ownership.node.process)
+    assert await second.ownership.claim(slot_of(owner.shard), "other") == 3
 
 
 async def test_an_epoch_of_a_slot_that_is_another_s_is_refused(join: Join, tables: Tables) -> None:
@@ -175,7 +176,7 @@ async def test_an_epoch_of_a_slot_that_is_another_s_is_refused(join: Join, table
     await take(tables, slot_of(owner.shard))
     with pytest.raises(Fenced, match="was taken by another process"):
         await reopened(owner)
-    await store.release(slot_of(owner.shard))
+    await store.ownership.release(slot_of(owner.shard))
     with pytest.raises(Fenced, match="is not ours"):
         await reopened(owner)
 
@@ -210,12 +211,12 @@ async def test_a_slot_that_could_not_be_given_back_is_given_back_later(
     slot = slot_of(owner.shard)
     fates["slots"] = fate
     with pytest.raises((StoreRefused, StoreUnknown)) if fate != "done" else nullcontext():
-        await first.release(slot)
+        await first.ownership.release(slot)
     with pytest.raises(Fenced):
         await owner.append(0, messages(1))
     fates["slots"] = "fine"
-    assert await first.lost_slots() == []
-    assert await second.claim(slot, "other") == 2
+    assert await first.ownership.lost() == []
+    assert await second.ownership.claim(slot, "other") == 2
 
 
 async def test_a_claim_without_an_answer_keeps_nobody_out(join: Join, tables: Tables) -> None:
@@ -230,12 +231,12 @@ async def test_a_claim_without_an_answer_keeps_nobody_out(join: Join, tables: Ta
 
     first, second = await join(FaultyRing(ModelRing(tables), fate)), await join()
     with pytest.raises(StoreUnknown):
-        await first.claim(9, "alpha")
+        await first.ownership.claim(9, "alpha")
     assert asked == ["serial", "change", "serial"]
     with pytest.raises(StoreRefused, match="which is alive"):
-        await second.claim(9, "beta")
-    assert await first.lost_slots() == []
-    assert await second.claim(9, "beta") == 2
+        await second.ownership.claim(9, "beta")
+    assert await first.ownership.lost() == []
+    assert await second.ownership.claim(9, "beta") == 2
 
 
 async def test_on_a_real_node() -> None:
@@ -243,17 +244,17 @@ async def test_on_a_real_node() -> None:
     first, second = await open_store(limits=limits), await open_store(limits=limits)
     try:
         owner = await owner_of(first)
-        assert await first.lost_slots() == []
-        await second.membership.watches._fence(first.membership.node.process)
-        epoch = await second.claim(slot_of(owner.shard), "other")
+        assert await first.ownership.lost() == []
+        await second.ownership.watches._fence(first.ownership.node.process)
+        epoch = await second.ownership.claim(slot_of(owner.shard), "other")
         assert epoch == owner.epoch + 1
-        assert await first.lost_slots() == [(slot_of(owner.shard), owner.epoch)]
+        assert await first.ownership.lost() == [(slot_of(owner.shard), owner.epoch)]
         with pytest.raises(Fenced):
             await owner.append(0, messages(1))
-        assert await second.lost_slots() == []
+        assert await second.ownership.lost() == []
     finally:
-        await first.close()
-        await second.close()
+        await let_go(first)
+        await let_go(second)
 
 
 class StaleSlots(FaultyRing):

@@ -20,6 +20,7 @@ from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.url import open_store as open_url
+from tests.held import held, let_go
 from tests.services import service
 from tests.storage.cassandra.test_owners import owner_of, stop_heart, take_over
 from tests.storage.cassandra.tools import (
@@ -51,12 +52,12 @@ async def test_a_process_that_stopped_is_fenced_and_can_not_hurt(kind: str) -> N
     assert seqs_of(found) == [old.seq(number) for number in range(5)], "it did land"
     new, _, seal = await take_over(second, old.shard)
     assert seal.counters == [(4, old.epoch, 3)]
-    again = await first.claim((old.epoch * 31) % 256, "elsewhere")
+    again = await first.ownership.claim((old.epoch * 31) % 256, "elsewhere")
     assert again >= 1, "it goes on as another process"
     assert first.stats().fenced == 1
     assert new.epoch == old.epoch + 2
-    await first.close()
-    await second.close()
+    await let_go(first)
+    await let_go(second)
 
 
 @pytest.mark.parametrize("kind", [NODE, RING])
@@ -68,7 +69,7 @@ async def test_many_claims_at_once_of_two_processes(kind: str) -> None:
     async def claim(store: CassandraStore, slot: int) -> None:
         while True:
             try:
-                await store.claim(slot, "node")
+                await store.ownership.claim(slot, "node")
             except StoreUnknown:  # on a slow machine they get into each other's way
                 continue
             except StoreRefused:
@@ -82,21 +83,20 @@ async def test_many_claims_at_once_of_two_processes(kind: str) -> None:
                 nursery.start_soon(claim, store, slot)
     assert {slot: len(owners) for slot, owners in won.items()} == dict.fromkeys(won, 1)
     assert first.stats().slots + second.stats().slots == 16
-    await first.close()
+    await let_go(first)
     for slot in won:
-        await second.claim(slot, "node")
-    await second.close()
+        await second.ownership.claim(slot, "node")
+    await let_go(second)
 
 
 async def test_closing_leaves_no_thread_behind() -> None:
     before = {thread.ident for thread in threading.enumerate()}
     address = address_of(NODE)
     for _ in range(2):
-        store = await CassandraStore.open(address, SURE)
+        store = await held(CassandraStore.open(address, SURE))
         await claimed(store)
         assert len(threading.enumerate()) > len(before)
-        await store.close()
-        await store.close()
+        await let_go(store)
 
     def is_quiet() -> bool:
         there = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -126,7 +126,7 @@ async def test_a_damaged_segment_written_by_somebody_else() -> None:
     assert [damage.first for damage in told] == [owner.seq(2)]
     assert store.stats().damaged == 1
     assert len(await store.heads(owner.shard, owner.bucket())) == 3
-    await store.close()
+    await let_go(store)
 
 
 async def test_the_largest_segments() -> None:
@@ -138,7 +138,7 @@ async def test_the_largest_segments() -> None:
     assert found == big
     with pytest.raises(StoreRefused, match=f"at most {bound}"):
         await owner.append(1, [Message(b"x" * bound, START)])
-    await store.close()
+    await let_go(store)
 
 
 async def test_numbers() -> None:
@@ -152,21 +152,21 @@ async def test_numbers() -> None:
     assert after.fence_reads == before.fence_reads + 1
     assert after.requests > before.requests
     assert (after.in_flight, after.waiting, after.unknown, after.refused) == (0, 0, 0, 0)
-    await store.close()
+    await let_go(store)
 
 
 async def test_a_read_of_usage_is_bounded() -> None:
     store = await open_store()
     with pytest.raises(StoreRefused, match="up to 400 days"):
-        await store.usage("t", 0, 400 * 1440)
-    assert await store.usage("t", 0, 400 * 1440 - 1) == []
-    await store.close()
+        await store.usage.read("t", 0, 400 * 1440)
+    assert await store.usage.read("t", 0, 400 * 1440 - 1) == []
+    await let_go(store)
 
 
 async def test_a_store_by_its_url() -> None:
-    store = await open_url(service(NODE).cassandra_url(address_of(NODE).keyspace))
+    store = await held(open_url(service(NODE).cassandra_url(address_of(NODE).keyspace)))
     assert isinstance(store, CassandraStore)
-    await store.close()
+    await let_go(store)
 
 
 async def test_a_node_on_cassandra() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from pushlane_storage.cassandra.connection import Connection
 from pushlane_storage.cassandra.driver_ring import DriverRing
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
+from tests.held import held
 from tests.services import service
 
 NODE = "cassandra"
@@ -59,9 +60,20 @@ async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     raise AssertionError("it did not come to pass")
 
 
-async def open_store(kind: str = NODE, limits: Limits = SURE, **options: Any) -> CassandraStore:
+@asynccontextmanager
+async def connected_store(
+    kind: str = NODE, limits: Limits = SURE, **options: Any
+) -> AsyncIterator[CassandraStore]:
     connection = await trio.to_thread.run_sync(connection_to, kind)
-    return await CassandraStore.open(connection.address, limits, connection=connection, **options)
+    async with CassandraStore.open(
+        connection.address, limits, connection=connection, **options
+    ) as store:
+        yield store
+
+
+async def open_store(kind: str = NODE, limits: Limits = SURE, **options: Any) -> CassandraStore:
+    """To be let go."""
+    return await held(connected_store(kind, limits, **options))
 
 
 async def open_ring(kind: str = NODE, limits: Limits = SURE) -> DriverRing:

@@ -10,8 +10,12 @@ import pytest
 
 from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.cassandra.store import CassandraStore
-from pushlane_storage.copy.cassandra_target import CassandraTarget, open_target
-from pushlane_storage.copy.cassandra_writer import BATCH_BYTES, _chunks
+from pushlane_storage.copy.cassandra_target import (
+    BATCH_BYTES,
+    CassandraTarget,
+    _chunks,
+    open_target,
+)
 from pushlane_storage.copy.errors import (
     CopyFailed,
     CopyTaken,
@@ -29,10 +33,11 @@ from pushlane_storage.copy.transfer import Transfer
 from pushlane_storage.copy.walk import Unit
 from pushlane_storage.interface import StoreRefused
 from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.segment import StoredSegment
 from pushlane_storage.sqlite.store import SqliteStore
-from pushlane_storage.stored_segment import StoredSegment
 from pushlane_storage.url import parse_cassandra
 from pushlane_storage.usage import Usage, UsageKey
+from tests.held import held, let_go
 from tests.storage.copy.test_round_trip import check_counts, check_epochs
 from tests.storage.copy.tools import QUICK, contents, cql, fill
 
@@ -51,11 +56,11 @@ async def test_the_source(
         await copy(f"sqlite:{await make_store(folder / 'b')}", url, limits=QUICK)
     with monkeypatch.context() as patch:
         patch.setattr(Keyspace, "beating", seen_by_nobody)
-        store = await CassandraStore.open(parse_cassandra(url), QUICK)
-        await store.claim(3, "node-1")
+        store = await held(CassandraStore.open(parse_cassandra(url), QUICK))
+        await store.ownership.claim(3, "node-1")
         with pytest.raises(SourceServed, match=r"slot 3 is owned by node-1 .* which is alive"):
             await copy(url, target, limits=PATIENT)
-        await store.close()
+        await let_go(store)
     with monkeypatch.context() as patch:
         patch.setattr(Transfer, "move", fencing(parse_cassandra(url).keyspace))
         with pytest.raises(CopyTaken, match="a server took over"):
@@ -94,14 +99,14 @@ async def test_the_target(keyspace: Callable[[], str], monkeypatch: pytest.Monke
     async with open_target("t", off, QUICK) as target:
         with pytest.raises(TargetUnusable, match="run `pushlane store migrate`"):
             await target.begin(RECORD)
-    store = await CassandraStore.open(address, QUICK)
+    store = await held(CassandraStore.open(address, QUICK))
     monkeypatch.setattr(Keyspace, "beating", seen_by_nobody)
     async with open_target("t", off, QUICK) as target:
         assert await target.read_record() is None
         await target.check_empty()
         await target.begin(RECORD)
         with pytest.raises(StoreRefused, match="a copy into this keyspace is not finished"):
-            await store.claim(3, "node-1")
+            await store.ownership.claim(3, "node-1")
         await counters_become_what_they_should_be(target)
         await a_segment_that_is_too_large(target)
         async with open_target("t", off, QUICK) as second:
@@ -114,7 +119,7 @@ async def test_the_target(keyspace: Callable[[], str], monkeypatch: pytest.Monke
             await third.read_record()
             with pytest.raises(TargetServed, match="slot 9 was claimed"):
                 await third.begin(RECORD)
-    await store.close()
+    await let_go(store)
 
 
 async def seen_by_nobody(*_: object) -> None:

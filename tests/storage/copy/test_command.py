@@ -13,7 +13,7 @@ import trio
 
 from pushlane_storage.copy import command
 from pushlane_storage.copy.command import LINE_S, Lines
-from pushlane_storage.copy.sqlite_writer import SqliteWriter
+from pushlane_storage.copy.sqlite_target import SqliteWriter
 from tests.storage.copy.tools import fill
 from tests.storage.test_store_command import Ran
 

@@ -16,18 +16,19 @@ from pushlane_storage.interface import StoreDamaged
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.store import SqliteStore
 from pushlane_storage.url import open_store
+from tests.held import held, let_go
 from tests.storage.copy.tools import contents, fill, names_in
 from tests.storage.samples import START, claimed, messages, seqs_of
 
 
 async def make(folder: Path) -> ShardKey:
     store = await SqliteStore.open(folder)
-    row = await store.create_queue("default", "orders", QueueConfig())
+    row = await store.catalog.create("default", "orders", QueueConfig())
     owner = await claimed(store, row.id)
     for number in range(3):
         await owner.append(2 * number, messages(2))
     await owner.settle(0, owner.bucket(), acked=[(owner.seq(0), owner.seq(0))])
-    await store.close()
+    await let_go(store)
     return owner.shard
 
 
@@ -55,11 +56,11 @@ async def test_segments_are_carried_and_named(folder: Path) -> None:
         for first in (second, second + 2)
     ]
     for url in (source, target):
-        store = await open_store(url)
+        store = await held(open_store(url))
         [bucket] = await store.buckets(shard)
         assert len(await store.heads(shard, bucket.key)) == 3  # their places count
         assert seqs_of(await store.segments(shard, bucket.key, 0, 99)) == [1 << 40, (1 << 40) + 1]
-        await store.close()
+        await let_go(store)
 
 
 async def test_the_settlement_log_is_carried_and_named(folder: Path) -> None:
@@ -70,11 +71,11 @@ async def test_the_settlement_log_is_carried_and_named(folder: Path) -> None:
     assert done.verified.damaged == [
         f"settlement 1.0 of bucket 4.1.{START} of shard 0 of queue {shard.queue_id}"
     ]
-    store = await open_store(f"sqlite:{folder / 'b'}")
+    store = await held(open_store(f"sqlite:{folder / 'b'}"))
     [bucket] = await store.buckets(shard)
     with pytest.raises(StoreDamaged):  # as in the source: that shard is not opened
         await store.settlements(shard, bucket.key)
-    await store.close()
+    await let_go(store)
 
 
 async def test_rows_that_nothing_goes_on_without(folder: Path) -> None:

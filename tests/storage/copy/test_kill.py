@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pushlane_storage.cassandra.errors import KeyspaceUnusable
 from pushlane_storage.copy.run import Copied, copy
-from pushlane_storage.sqlite.errors import FolderUnusable
+from pushlane_storage.errors import FolderUnusable, KeyspaceUnusable
 from pushlane_storage.url import open_store
+from tests.held import held, let_go
 from tests.repo import ROOT
 from tests.storage.copy.test_round_trip import EVERYTHING
 from tests.storage.copy.tools import QUICK, contents, fill
@@ -66,7 +66,7 @@ async def test_a_folder(folder: Path) -> None:
     for target in targets:
         assert not (target / "pushlane.db").exists()
         with pytest.raises(FolderUnusable, match=r"a copy into .* is not finished: run it again"):
-            await open_store(f"sqlite:{target}")
+            await held(open_store(f"sqlite:{target}"))
         check_finished(await copy(source, f"sqlite:{target}"))
         assert {path.name for path in target.iterdir()} == {"lock", "pushlane.db"}
     expected = await contents(source, world)
@@ -84,9 +84,9 @@ async def test_a_folder_again_and_again_until_it_is_finished(folder: Path) -> No
         assert done.outcome == "finished before"
         assert done.record is not None
         assert done.record.copied == EVERYTHING
-    store = await open_store(target)  # served or not, it is what it is
+    store = await held(open_store(target))  # served or not, it is what it is
     assert (await copy(source, target)).outcome == "finished before"
-    await store.close()
+    await let_go(store)
     assert await contents(target, world) == await contents(source, world)
 
 
@@ -96,7 +96,7 @@ async def test_a_keyspace(folder: Path, keyspace: Callable[[], str]) -> None:
     points = (("begun", 1), ("half a unit", 6), ("noted", 3), ("opened", 9))
     kill(*((*point, source, target) for point in points))
     with pytest.raises(KeyspaceUnusable, match=r"a copy into .* is not finished: run it again"):
-        await open_store(target)
+        await held(open_store(target))
     check_finished(await copy(source, target, limits=QUICK))
     expected = await contents(source, world)
     assert await contents(target, world) == expected

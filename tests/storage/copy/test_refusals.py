@@ -29,6 +29,7 @@ from pushlane_storage.copy.transfer import Transfer
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.store import SqliteStore
 from pushlane_storage.url import open_store, parse_cassandra
+from tests.held import held, let_go
 from tests.storage.copy.tools import QUICK, cql, names_in
 from tests.storage.samples import claimed, messages
 
@@ -43,9 +44,9 @@ class Stopped(BaseException):
 
 async def make(folder: Path, queue: str = "orders") -> str:
     store = await SqliteStore.open(folder)
-    row = await store.create_queue("default", queue, QueueConfig())
+    row = await store.catalog.create("default", queue, QueueConfig())
     await (await claimed(store, row.id)).append(0, messages(3))
-    await store.close()
+    await let_go(store)
     return f"sqlite:{folder}"
 
 
@@ -116,7 +117,7 @@ async def test_a_folder_that_is_served(folder: Path) -> None:
         with pytest.raises(SourceServed, match=r"is served \(process \d+\).* stop the servers"):
             await copy(one, other, dry_run=dry_run)
     assert names_in(folder) == {"a"}
-    await store.close()
+    await let_go(store)
     await copy(one, other)
 
 
@@ -201,12 +202,12 @@ async def test_keyspaces(
     url, local = keyspace(), await make(folder / "a")
     with pytest.raises(SourceMissing, match="is not there, this version needs schema"):
         await copy(url, f"sqlite:{folder / 'b'}", limits=QUICK)
-    idle = await CassandraStore.open(parse_cassandra(url), QUICK)
+    idle = await held(CassandraStore.open(parse_cassandra(url), QUICK))
     with pytest.raises(TargetServed, match=r"is in use \(process \w+ on "):
         await copy(local, url, limits=PATIENT)
     with pytest.raises(SourceServed, match=r"is served \(process \w+ on .*: stop the servers"):
         await copy(url, f"sqlite:{folder / 'b'}", limits=PATIENT)
-    await idle.close()
+    await let_go(idle)
 
     await stop_half_way(local, url, monkeypatch)
     with pytest.raises(SourceMissing, match="holds a copy that is not finished"):
@@ -220,8 +221,8 @@ async def test_keyspaces(
 
     back = f"sqlite:{folder / 'b'}"
     await stop_half_way(url, back, monkeypatch)
-    store = await open_store(url)
+    store = await held(open_store(url))
     await claimed(store)
-    await store.close()
+    await let_go(store)
     with pytest.raises(SourceChanged):
         await copy(url, back, limits=QUICK)

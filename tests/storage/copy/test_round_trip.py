@@ -14,6 +14,7 @@ from pushlane_storage.copy.run import Copied, copy
 from pushlane_storage.slot import SLOTS, slot_of
 from pushlane_storage.sqlite.backup import backup, verify
 from pushlane_storage.url import open_store
+from tests.held import held, let_go
 from tests.storage.copy.tools import QUICK, World, contents, fill, rows_in
 
 EVERYTHING = Counts(
@@ -54,17 +55,17 @@ async def check_epochs(url: str, world: World, done: Copied) -> None:
     """Whoever claims there gives out nothing that was given out before."""
     assert done.record is not None
     assert done.record.epoch >= world.last + 1_000
-    store = await open_store(url)
+    store = await held(open_store(url))
     slots = {slot_of(shard) for shard in world.shards}
     for slot in (*slots, min(set(range(SLOTS)) - slots)):
-        assert await store.claim(slot, "node-1") > done.record.epoch
-    await store.close()
+        assert await store.ownership.claim(slot, "node-1") > done.record.epoch
+    await let_go(store)
 
 
 async def test_from_sqlite_and_back(
     folder: Path, keyspace: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for side in ("sqlite_rows", "cassandra_rows"):  # several pages of everything
+    for side in ("sqlite_source", "keyspace"):  # several pages of everything
         monkeypatch.setattr(f"pushlane_storage.copy.{side}.PAGE_ROWS", 7)
         monkeypatch.setattr(f"pushlane_storage.copy.{side}.PAGE_BYTES", 2_000)
     start, middle, end = f"sqlite:{folder / 'a'}", keyspace(), f"sqlite:{folder / 'b'}"
@@ -96,10 +97,10 @@ async def test_a_copied_folder_can_be_backed_up(folder: Path) -> None:
 
 async def test_an_empty_store(folder: Path) -> None:
     source, target = f"sqlite:{folder / 'a'}", f"sqlite:{folder / 'b'}"
-    await (await open_store(source)).close()
+    await let_go(await held(open_store(source)))
     done = await copy(source, target)
     assert done.record is not None
     assert done.record.copied == done.plan == Counts()
-    store = await open_store(target)
-    assert await store.list_queues("default", "", 9) == []
-    await store.close()
+    store = await held(open_store(target))
+    assert await store.catalog.list("default", "", 9) == []
+    await let_go(store)

@@ -20,7 +20,7 @@ from pushlane_storage.copy.errors import (
 )
 from pushlane_storage.copy.record import Record, encode
 from pushlane_storage.copy.run import copy
-from pushlane_storage.copy.sqlite_rows import SqliteRows
+from pushlane_storage.copy.sqlite_source import SqliteRows
 from pushlane_storage.copy.sqlite_target import RECORD, SqliteTarget, open_target
 from pushlane_storage.interface import QueueExists, StoreUnknown
 from pushlane_storage.sqlite.folder import open_folder
@@ -87,7 +87,7 @@ async def test_a_disk_that_fails(
     def fail(*_: object) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr("pushlane_storage.copy.patience.PAUSES_S", ())
+    monkeypatch.setattr("pushlane_storage.work.PAUSES_S", ())
     with monkeypatch.context() as patch:
         patch.setattr("pushlane_storage.sqlite.reads.seals", fail)
         with pytest.raises(CopyFailed, match=r"reading failed: disk I/O error; run it again"):
@@ -140,7 +140,7 @@ async def test_what_is_unknown_is_written_again(
             failed.add(args[1:3])
             raise StoreUnknown("perhaps")
 
-    monkeypatch.setattr("pushlane_storage.copy.patience.PAUSES_S", (0, 0))
+    monkeypatch.setattr("pushlane_storage.work.PAUSES_S", (0, 0))
     monkeypatch.setattr(SqliteTarget, "put_segments", put)
     done = await copy(source, f"sqlite:{folder / 'b'}")
     assert done.record is not None
@@ -177,8 +177,8 @@ async def test_rows_are_read_page_by_page(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(SqliteRows, "_read", read)
     await copy(f"sqlite:{folder / 'a'}", f"sqlite:{folder / 'b'}")
     few, pages = pages, 0
-    monkeypatch.setattr("pushlane_storage.copy.sqlite_rows.PAGE_ROWS", 3)
-    monkeypatch.setattr("pushlane_storage.copy.sqlite_rows.PAGE_BYTES", 300)
+    monkeypatch.setattr("pushlane_storage.copy.sqlite_source.PAGE_ROWS", 3)
+    monkeypatch.setattr("pushlane_storage.copy.sqlite_source.PAGE_BYTES", 300)
     await copy(f"sqlite:{folder / 'a'}", f"sqlite:{folder / 'c'}")
     assert pages > 2 * few
     expected = await contents(f"sqlite:{folder / 'b'}", world)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pushlane_storage.copy import patience, walk
+from pushlane_storage import work
+from pushlane_storage.copy import walk
 from pushlane_storage.copy.record import Place
 from pushlane_storage.copy.rows import Rows
 from pushlane_storage.copy.sqlite_source import open_source
@@ -15,6 +16,7 @@ from pushlane_storage.copy.walk import Unit, Walk
 from pushlane_storage.interface import StoreUnknown
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.store import SqliteStore
+from tests.held import let_go
 from tests.storage.copy.tools import fill
 from tests.storage.samples import claimed, messages
 
@@ -78,11 +80,11 @@ async def test_nothing_is_left_out_after_an_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(f"sqlite:{folder}")
-    monkeypatch.setattr(patience, "PAUSES_S", (0,) * 99)
+    monkeypatch.setattr(work, "PAUSES_S", (0,) * 99)
     async with open_source("a", folder) as source:
         expected = await all_units(Walk(source.rows))
         flaky, found = Walk(Flaky(source.rows)), []
-        while group := await patience.patiently(flaky.group):
+        while group := await work.patiently(flaky.group):
             found += group
         assert found == expected
 
@@ -90,11 +92,11 @@ async def test_nothing_is_left_out_after_an_error(
 async def test_groups_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await SqliteStore.open(folder)
     for name in range(5):
-        row = await store.create_queue("default", f"q{name}", QueueConfig())
+        row = await store.catalog.create("default", f"q{name}", QueueConfig())
         owner = await claimed(store, row.id)
         for start in range(10):
             await owner.append(start, messages(1), 4, start)
-    await store.close()
+    await let_go(store)
     async with open_source("a", folder) as source:
         open_buckets = await Walk(source.rows).group()
         assert sum(unit.bucket is not None for unit in open_buckets) == 8
@@ -107,12 +109,12 @@ async def test_groups_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch)
 async def test_what_the_last_server_left_in_the_log_is_read(folder: Path) -> None:
     """A server that was killed leaves a write-ahead log: it is a part of the store."""
     store = await SqliteStore.open(folder / "a")
-    row = await store.create_queue("default", "orders", QueueConfig())
+    row = await store.catalog.create("default", "orders", QueueConfig())
     await (await claimed(store, row.id)).append(0, messages(9))
     (folder / "b").mkdir()
     for path in (folder / "a").iterdir():
         (folder / "b" / path.name).write_bytes(path.read_bytes())
-    await store.close()
+    await let_go(store)
     assert (folder / "b" / "pushlane.db-wal").stat().st_size > 0
     async with open_source("b", folder / "b") as source:
         *_, last = await all_units(Walk(source.rows))

@@ -10,15 +10,17 @@ from typing import Any
 import msgspec
 
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, MarkSummary, ShardKey
-from pushlane_storage.interface import Store
+from pushlane_storage.interface import Backend
 from pushlane_storage.message import Dead, Message
 from pushlane_storage.note import KeptNumbers, Note
+from pushlane_storage.outcome import settle
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.settlement import Gone, Leaving, Purge, Settlement, Void
 from pushlane_storage.slot import slot_of
 from pushlane_storage.url import open_store
 from pushlane_storage.usage import Usage, UsageKey
+from tests.held import held, let_go
 from tests.services import service
 from tests.storage.cassandra.tools import NODE, SURE, connection_to
 from tests.storage.samples import (
@@ -50,25 +52,25 @@ class World(msgspec.Struct):
 
 async def fill(url: str) -> World:
     """Two epochs of a store in which every kind of row stands."""
-    store = await open_store(url)
-    orders = await store.create_queue(TENANTS[0], "orders", QueueConfig(shards=SHARDS))
-    orders = await store.update_queue(orders, QueueConfig(shards=SHARDS, retention_ms=HOUR))
-    dead = await store.create_queue(TENANTS[0], "orders.dead", QueueConfig(dead_letter=""))
-    await store.create_queue(TENANTS[1], "orders", FULL_CONFIG)
-    going = await store.create_queue(TENANTS[1], "going", QueueConfig())
-    await store.mark_deleting(going)
+    store = await held(open_store(url))
+    orders = await store.catalog.create(TENANTS[0], "orders", QueueConfig(shards=SHARDS))
+    orders = await store.catalog.update(orders, QueueConfig(shards=SHARDS, retention_ms=HOUR))
+    dead = await store.catalog.create(TENANTS[0], "orders.dead", QueueConfig(dead_letter=""))
+    await store.catalog.create(TENANTS[1], "orders", FULL_CONFIG)
+    going = await store.catalog.create(TENANTS[1], "going", QueueConfig())
+    await store.catalog.mark_deleting(going)
     shards = [ShardKey(orders.id, number) for number in range(SHARDS)] + [ShardKey(dead.id, 0)]
     for owner in await claimed_all(store, *shards):
         await _first_epoch(owner)
-    await store.put_usage([_usage("orders", 7, 1, published=3), _usage("orders", 1_441, acked=2)])
-    await store.close()
-    store = await open_store(url)
+    await store.usage.put([_usage("orders", 7, 1, published=3), _usage("orders", 1_441, acked=2)])
+    await let_go(store)
+    store = await held(open_store(url))
     owners = await claimed_all(store, *shards)
     for owner in owners:
         await _second_epoch(owner)
     later = [_usage("ключ", 1_441), _usage("orders", 7, 2 << 32, published=4, dead=5)]
-    await store.put_usage([*later, _usage("orders", 0, 9, minute=7)])
-    await store.close()
+    await store.usage.put([*later, _usage("orders", 0, 9, minute=7)])
+    await let_go(store)
     return World(shards, max(owner.epoch for owner in owners))
 
 
@@ -79,12 +81,12 @@ async def _first_epoch(owner: Owner) -> None:
         await owner.append(40, [FULL_MESSAGE, message(1, dedup="d1"), message(2, key="k")], lane)
     low, middle = owner.bucket(0), owner.bucket(4)
     await owner.settle(0, low, middle, acked=[(owner.seq(0), owner.seq(9))])
-    await owner.store.settle(owner.shard, [full_settlement(owner, 1, middle)])
+    await settle(owner.store, owner.shard, [full_settlement(owner, 1, middle)])
     void = Void(owner.seq(11), 1 << 40, 2, 3, START, "no")
     leaving = Leaving(owner.seq(12), "max_attempts", "orders.dead", 5, "no", START)
     await owner.settle(2, middle, voids=[void], leaving=[leaving])
     purge = Settlement(CONTROL, owner.epoch, 3, [CONTROL], purges=[Purge(9, owner.seq(3), [1])])
-    await owner.store.settle(owner.shard, [purge])
+    await settle(owner.store, owner.shard, [purge])
     marks = MarkSummary(2, 1, {"p1": (40, 39), "ü": (1, 7)})
     closed = Bucket(middle, owner.seq(0), True, False, 43, 3_000, START + 42, marks)
     await owner.store.mark_bucket(owner.shard, closed)
@@ -129,18 +131,18 @@ def _usage(queue: str, at: int, version: int = 0, /, **counters: int) -> Usage:
 
 async def contents(url: str, world: World) -> dict[str, Any]:
     """Everything, through the interface that the dispatcher has."""
-    store = await open_store(url)
+    store = await held(open_store(url))
     found: dict[str, Any] = {}
     for tenant in TENANTS:
-        found[tenant] = await store.list_queues(tenant, "", 100)
-        found[f"usage of {tenant}"] = await store.usage(tenant, 0, 3_000)
+        found[tenant] = await store.catalog.list(tenant, "", 100)
+        found[f"usage of {tenant}"] = await store.usage.read(tenant, 0, 3_000)
     for shard in world.shards:
         found[f"{shard}"] = await _shard(store, shard)
-    await store.close()
+    await let_go(store)
     return found
 
 
-async def _shard(store: Store, shard: ShardKey) -> list[Any]:
+async def _shard(store: Backend, shard: ShardKey) -> list[Any]:
     buckets = await store.buckets(shard)
     every_due = slot_of(shard), 1 << 60, 1_000
     found: list[Any] = [

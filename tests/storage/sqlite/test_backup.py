@@ -13,26 +13,27 @@ import pytest
 import trio
 
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import Store
-from pushlane_storage.queue import QueueConfig
-from pushlane_storage.seal import Seal
-from pushlane_storage.slot import slot_of
-from pushlane_storage.sqlite import copying
-from pushlane_storage.sqlite.backup import backup, verify
-from pushlane_storage.sqlite.backup_errors import (
+from pushlane_storage.errors import (
     BackupError,
     BackupNewer,
     BackupUnfinished,
     ChecksumMismatch,
     CopyFailed,
     CountsDiffer,
+    FolderForeign,
     ManifestDamaged,
     NoSpace,
     NotAStore,
     TargetNotEmpty,
     TargetUnusable,
 )
-from pushlane_storage.sqlite.errors import FolderForeign
+from pushlane_storage.interface import Backend
+from pushlane_storage.outcome import settle
+from pushlane_storage.queue import QueueConfig
+from pushlane_storage.seal import Seal
+from pushlane_storage.slot import slot_of
+from pushlane_storage.sqlite import copying
+from pushlane_storage.sqlite.backup import backup, verify
 from pushlane_storage.sqlite.manifest import Manifest, read_manifest, write_manifest
 from pushlane_storage.sqlite.restore import restore
 from pushlane_storage.sqlite.schema import STEPS
@@ -58,30 +59,30 @@ def target(folder: Path) -> Path:
     return folder.parent / "backup"
 
 
-async def rich(store: Store) -> Owner:
+async def rich(store: Backend) -> Owner:
     """A shard that uses every table."""
-    row = await store.create_queue("t", "q", FULL_CONFIG)
-    await store.create_queue("t", "plain", QueueConfig())
+    row = await store.catalog.create("t", "q", FULL_CONFIG)
+    await store.catalog.create("t", "plain", QueueConfig())
     owner = await claimed(store, row.id)
     await owner.append(0, [FULL_MESSAGE, *messages(3, dedup="d")])
     await owner.append(4, messages(5, not_before=START))
     await owner.append(0, messages(2), lane=9)
-    await store.settle(owner.shard, [full_settlement(owner, 0, owner.bucket())])
+    await settle(store, owner.shard, [full_settlement(owner, 0, owner.bucket())])
     await store.write_seal(owner.shard, Seal(owner.epoch, [(4, 0, 1)], [(0, 2)]))
-    await store.put_usage([Usage(UsageKey("t", "q", 5, "n"), {"published": 11})])
+    await store.usage.put([Usage(UsageKey("t", "q", 5, "n"), {"published": 11})])
     return owner
 
 
-async def everything(store: Store, owner: Owner) -> list[object]:
+async def everything(store: Backend, owner: Owner) -> list[object]:
     """What the interface says of it."""
     shard = owner.shard
     buckets = await store.buckets(shard)
     found: list[object] = [
-        await store.list_queues("t", "", 100),
+        await store.catalog.list("t", "", 100),
         buckets,
         await store.seals(shard),
         await store.due(shard, 0, 1 << 60, 100),
-        await store.usage("t", 0, 100),
+        await store.usage.read("t", 0, 100),
     ]
     for bucket in buckets:
         found += await store.heads(shard, bucket.key)
@@ -314,7 +315,7 @@ class TestWhileItIsServed:
             await drop_all(owner)
             await trio.sleep(0.05)  # swept
             store = await opened.again(store)
-            owner.store, owner.epoch = store, await store.claim(slot_of(owner.shard), "n")
+            owner.store, owner.epoch = store, await store.ownership.claim(slot_of(owner.shard), "n")
             await fill(owner, 1, 10, count=3)
 
         def copy_bulk(copy: copying.Copy, connection: sqlite3.Connection) -> int:

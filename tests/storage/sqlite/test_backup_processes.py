@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pushlane_storage.errors import BackupUnfinished, FolderUnusable, TargetNotEmpty
 from pushlane_storage.sqlite.backup import backup, verify
-from pushlane_storage.sqlite.backup_errors import BackupUnfinished, TargetNotEmpty
-from pushlane_storage.sqlite.errors import FolderUnusable
 from pushlane_storage.sqlite.limits import KIB, Limits
 from pushlane_storage.sqlite.restore import restore
 from pushlane_storage.sqlite.store import SqliteStore

@@ -10,8 +10,8 @@ import pytest
 from pushlane_storage.sqlite.checkpointer import Checkpointer
 from pushlane_storage.sqlite.connection import connect, open_database
 from pushlane_storage.sqlite.folder import Folder, open_folder
-from pushlane_storage.sqlite.gate import Gate
 from pushlane_storage.sqlite.limits import KIB, Limits
+from pushlane_storage.sqlite.reader import Gate
 from pushlane_storage.sqlite.schema import STEPS
 from tests.storage.samples import claimed, messages
 from tests.storage.sqlite.tools import Opened, fill
@@ -181,7 +181,7 @@ async def test_only_what_went_into_the_log_counts(
     sizes: list[int] = []
     monkeypatch.setattr(Checkpointer, "committed", lambda self, size: sizes.append(size))
     await owner.append(0, messages(2))  # again
-    await store.put_usage([])
+    await store.usage.put([])
     await store.drop_bucket(owner.shard, owner.bucket(start=1))
     with pytest.raises(AssertionError, match="overlap"):
         await owner.append(1, messages(2))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pushlane_storage.bucket import BucketKey, ShardKey
-from pushlane_storage.interface import Store
+from pushlane_storage.errors import FolderUnusable
+from pushlane_storage.interface import Backend
 from pushlane_storage.seq import make_seq
-from pushlane_storage.sqlite.errors import FolderUnusable
 from tests.storage.samples import START, seqs_of
 from tests.storage.sqlite.tools import Child, Opened
 
@@ -23,6 +23,7 @@ from pushlane_storage.segment import Segment
 from pushlane_storage.seq import make_seq
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.slot import slot_of
+from pushlane_storage.outcome import append, settle
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.store import SqliteStore
 
@@ -36,9 +37,9 @@ async def write(store, epoch, lane):
         segment = Segment(key, first, [Message(b"%d" % i * 200, i) for i in range(5)])
         rows = [Settlement(key, epoch, n * 10 + lane, [key], acked=[(n, n)])]
         try:
-            await store.append(shard, segment, Bucket(key, make_seq(epoch, 0)) if n == 0 else None)
+            await append(store, shard, segment, Bucket(key, make_seq(epoch, 0)) if n == 0 else None)
             print(f"a {lane} {first}", flush=True)
-            await store.settle(shard, rows)
+            await settle(store, shard, rows)
             print(f"s {lane} {n * 10 + lane}", flush=True)
         except StoreRefused:
             print(f"refused {lane} {n}", flush=True)
@@ -48,7 +49,7 @@ async def main():
     store = await SqliteStore.open(folder, LIMITS)
     if file_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
-    epoch = await store.claim(slot_of(ShardKey("q", 0)), "node")
+    epoch = await store.ownership.claim(slot_of(ShardKey("q", 0)), "node")
     async with trio.open_nursery() as nursery:
         for lane in range(8):
             nursery.start_soon(write, store, epoch, lane)
@@ -59,7 +60,7 @@ trio.run(main)
 SHARD = ShardKey("q", 0)
 
 
-async def assert_all_there(store: Store, said: list[str]) -> int:
+async def assert_all_there(store: Backend, said: list[str]) -> int:
     """Everything that a writer was told to be durable is; how much that was."""
     appended: dict[int, set[int]] = {}
     settled: dict[int, set[int]] = {}

@@ -3,11 +3,10 @@
 import pytest
 
 from pushlane_storage.damage import Damage
-from pushlane_storage.interface import StoreRefused
+from pushlane_storage.interface import StoreDamaged, StoreRefused
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.seal import Seal
 from pushlane_storage.segment import head_of
-from pushlane_storage.sqlite.errors import StoreDamaged
 from pushlane_storage.sqlite.limits import Limits
 from pushlane_storage.sqlite.store import SqliteStore
 from pushlane_storage.sqlite.tables import Tables
@@ -127,7 +126,7 @@ async def test_the_quarantine_is_bounded(opened: Opened) -> None:
     store = await opened.again(store, limits=limits)
     await store.messages(shard, key, [owner.seq(10)])
     assert store.stats().damaged == 1
-    await store.put_usage([])
+    await store.usage.put([])
     assert len(await store.damaged(shard, key)) == 2
 
 
@@ -155,7 +154,7 @@ async def test_damaged_rows_of_other_tables_are_errors(opened: Opened) -> None:
     owner = await claimed(store)
     await owner.append(0, messages(1))
     await store.write_seal(owner.shard, Seal(owner.epoch, [(4, 1, 7)], []))
-    await store.create_queue("t", "q", QueueConfig())
+    await store.catalog.create("t", "q", QueueConfig())
     await store.close()
     opened.sql("UPDATE bucket SET drained = 1")
     opened.sql("UPDATE seal SET body = replace(body, x'07', x'08')")
@@ -166,4 +165,4 @@ async def test_damaged_rows_of_other_tables_are_errors(opened: Opened) -> None:
     with pytest.raises(StoreDamaged, match="seal"):
         await store.seals(owner.shard)
     with pytest.raises(StoreDamaged, match="queue q"):
-        await store.read_queue("t", "q")
+        await store.catalog.read("t", "q")

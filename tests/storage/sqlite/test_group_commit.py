@@ -10,6 +10,7 @@ import trio.testing
 from pushlane_storage.bucket import Bucket
 from pushlane_storage.interface import Fenced, QueueExists, StoreRefused
 from pushlane_storage.message import Message
+from pushlane_storage.outcome import append
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.segment import Segment
 from pushlane_storage.seq import make_seq
@@ -30,7 +31,7 @@ async def test_what_gathers_during_a_commit_is_one_group(
     jam = Jam(monkeypatch)
     calls = [partial(owner.append, number, messages(1)) for number in range(1, 101)]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(store.claim, 0 if slot_of(owner.shard) else 1, "node")
+        nursery.start_soon(store.ownership.claim, 0 if slot_of(owner.shard) else 1, "node")
         await jam.held()
         nursery.start_soon(together, calls)
         await until(lambda: store.stats().waiting == len(calls))
@@ -57,14 +58,14 @@ async def test_who_fails_fails_alone(opened: Opened, monkeypatch: pytest.MonkeyP
     owner = await claimed(store)
     stale = Owner(store, owner.shard, owner.epoch - 1)
     await owner.append(0, messages(2))
-    await store.create_queue("t", "q", QueueConfig())
+    await store.catalog.create("t", "q", QueueConfig())
     jam = Jam(monkeypatch)
     overlap = Segment(owner.bucket(), owner.seq(1), messages(4))
     calls: list[Ask] = [
         partial(owner.append, 2, messages(2)),
         partial(stale.append, 0, messages(2)),
-        partial(store.append, owner.shard, overlap, Bucket(owner.bucket(), owner.seq(0))),
-        partial(store.create_queue, "t", "q", QueueConfig()),
+        partial(append, store, owner.shard, overlap, Bucket(owner.bucket(), owner.seq(0))),
+        partial(store.catalog.create, "t", "q", QueueConfig()),
         partial(owner.append, 4, messages(2)),
         partial(owner.settle, 0, owner.bucket(), acked=[(1, 2)]),
     ]
@@ -74,7 +75,7 @@ async def test_who_fails_fails_alone(opened: Opened, monkeypatch: pytest.MonkeyP
         results.extend(await together(calls))
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(store.put_usage, [])
+        nursery.start_soon(store.usage.put, [])
         await jam.held()
         nursery.start_soon(run)
         await trio.testing.wait_all_tasks_blocked()
@@ -136,13 +137,13 @@ async def test_calls_that_wait_are_bounded(opened: Opened, monkeypatch: pytest.M
     store = await opened(Limits(waiting_calls=3))
     jam = Jam(monkeypatch)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(store.claim, 0, "node")
+        nursery.start_soon(store.ownership.claim, 0, "node")
         await jam.held()
         for slot in (1, 2, 3):
-            nursery.start_soon(store.claim, slot, "node")
+            nursery.start_soon(store.ownership.claim, slot, "node")
         await until(lambda: store.stats().waiting == 3)
         with pytest.raises(StoreRefused, match="3 calls wait"):
-            await store.claim(4, "node")
+            await store.ownership.claim(4, "node")
         jam.go()
 
 
@@ -154,7 +155,7 @@ async def test_whoever_is_cancelled_while_waiting_changed_nothing(
     done: list[str] = []
 
     async def create(name: str) -> None:
-        await store.create_queue("t", name, QueueConfig())
+        await store.catalog.create("t", name, QueueConfig())
         done.append(name)
 
     async with trio.open_nursery() as nursery:
@@ -166,37 +167,37 @@ async def test_whoever_is_cancelled_while_waiting_changed_nothing(
         jam.go()
     # The one that was begun was waited for: its outcome is known.
     assert done == ["begun"]
-    assert [row.name for row in await store.list_queues("t", "", 10)] == ["begun"]
+    assert [row.name for row in await store.catalog.list("t", "", 10)] == ["begun"]
 
 
 async def test_a_cancelled_call_is_not_even_put(opened: Opened) -> None:
     store = await opened()
     with trio.CancelScope() as scope:
         scope.cancel()
-        await store.create_queue("t", "q", QueueConfig())
+        await store.catalog.create("t", "q", QueueConfig())
     assert scope.cancelled_caught
     with trio.CancelScope() as scope:
         scope.cancel()
-        await store.read_queue("t", "q")
+        await store.catalog.read("t", "q")
     assert scope.cancelled_caught
-    assert await store.read_queue("t", "q") is None
+    assert await store.catalog.read("t", "q") is None
 
 
 async def test_every_call_is_a_checkpoint(opened: Opened) -> None:
     store = await opened()
     with trio.testing.assert_checkpoints():
-        await store.read_queue("t", "q")
+        await store.catalog.read("t", "q")
     with trio.testing.assert_checkpoints():
-        await store.put_usage([])
+        await store.usage.put([])
 
 
 async def test_a_closed_store_takes_no_calls(opened: Opened) -> None:
     store = await opened()
     await store.close()
     with pytest.raises(AssertionError, match="closed"):
-        await store.read_queue("t", "q")
+        await store.catalog.read("t", "q")
     with pytest.raises(AssertionError, match="closed"):
-        await store.claim(0, "node")
+        await store.ownership.claim(0, "node")
 
 
 async def test_closing_finishes_what_waits(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,13 +205,13 @@ async def test_closing_finishes_what_waits(opened: Opened, monkeypatch: pytest.M
     jam = Jam(monkeypatch)
     async with trio.open_nursery() as nursery:
         for number in range(10):
-            nursery.start_soon(store.create_queue, "t", f"q{number}", QueueConfig())
+            nursery.start_soon(store.catalog.create, "t", f"q{number}", QueueConfig())
         await jam.held()
         nursery.start_soon(store.close)
         await trio.testing.wait_all_tasks_blocked()
         jam.go()
     store = await opened()
-    assert len(await store.list_queues("t", "", 100)) == 10
+    assert len(await store.catalog.list("t", "", 100)) == 10
 
 
 async def test_usage_with_numbers_too_large_fails_alone(opened: Opened) -> None:
@@ -219,13 +220,13 @@ async def test_usage_with_numbers_too_large_fails_alone(opened: Opened) -> None:
     wrong = UsageKey("t", "q", 1 << 70, "n")
     results = await together(
         [
-            partial(store.put_usage, [Usage(key, {"acked": 1}, 1)]),
-            partial(store.put_usage, [Usage(key, {"acked": 5}, 5), Usage(wrong, {"acked": 1}, 5)]),
-            partial(store.put_usage, [Usage(key, {"acked": 2}, 2)]),
+            partial(store.usage.put, [Usage(key, {"acked": 1}, 1)]),
+            partial(store.usage.put, [Usage(key, {"acked": 5}, 5), Usage(wrong, {"acked": 1}, 5)]),
+            partial(store.usage.put, [Usage(key, {"acked": 2}, 2)]),
         ]
     )
     assert isinstance(results[1], OverflowError)
-    assert await store.usage("t", 0, 9) == [Usage(key, {"acked": 2}, 2)]
+    assert await store.usage.read("t", 0, 9) == [Usage(key, {"acked": 2}, 2)]
 
 
 def test_a_seq_fits_sqlites_integers() -> None:

@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pushlane_storage import files
+from pushlane_storage.errors import FolderForeign, FolderLocked, FolderNewer, FolderUnusable
 from pushlane_storage.interface import Fenced
-from pushlane_storage.sqlite import folder as folders
-from pushlane_storage.sqlite.errors import (
-    FolderForeign,
-    FolderLocked,
-    FolderNewer,
-    FolderUnusable,
-)
 from pushlane_storage.sqlite.folder import open_folder
 from pushlane_storage.sqlite.schema import STEPS
 from tests.storage.samples import claimed, messages
@@ -47,13 +42,13 @@ class TestTheFolder:
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         synced: list[Path] = []
-        sync = folders.sync_folder
+        sync = files.sync_folder
 
         def record(path: Path) -> None:
             synced.append(path)
             sync(path)
 
-        monkeypatch.setattr(folders, "sync_folder", record)
+        monkeypatch.setattr(files, "sync_folder", record)
         opened.folder = opened.folder / "a"
         await opened()
         assert synced == [opened.folder.parent.parent, opened.folder.parent, opened.folder]
@@ -186,11 +181,11 @@ class TestTheEpoch:
 
     async def test_the_first_claims_have_it_and_later_ones_more(self, opened: Opened) -> None:
         store = await opened.again(await opened())
-        claims = [await store.claim(slot, "node") for slot in (0, 255, 7, 7, 7)]
+        claims = [await store.ownership.claim(slot, "node") for slot in (0, 255, 7, 7, 7)]
         assert claims == [2, 2, 2, 3, 4]
         store = await opened.again(store)
         assert store.stats().epoch == 5
-        assert await store.claim(0, "node") == 5
+        assert await store.ownership.claim(0, "node") == 5
 
     async def test_everybody_from_before_is_fenced(self, opened: Opened) -> None:
         store = await opened()

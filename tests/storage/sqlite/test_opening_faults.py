@@ -5,9 +5,9 @@ import sqlite3
 
 import pytest
 
+from pushlane_storage import files
+from pushlane_storage.errors import FolderUnusable
 from pushlane_storage.queue import QueueConfig
-from pushlane_storage.sqlite import folder
-from pushlane_storage.sqlite.errors import FolderUnusable
 from pushlane_storage.sqlite.slots import Slots
 from tests.storage.sqlite.tools import Opened
 
@@ -27,10 +27,10 @@ async def test_a_folder_that_can_not_be_synced(
     if made:
         await (await opened()).close()
     with monkeypatch.context() as patch:
-        patch.setattr(folder, "sync_folder", no_sync)
+        patch.setattr(files, "sync_folder", no_sync)
         with pytest.raises(FolderUnusable, match="planted"):
             await opened()
-    await (await opened()).create_queue("t", "q", QueueConfig())
+    await (await opened()).catalog.create("t", "q", QueueConfig())
 
 
 async def test_rows_that_can_not_be_read(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,4 +38,4 @@ async def test_rows_that_can_not_be_read(opened: Opened, monkeypatch: pytest.Mon
         patch.setattr(Slots, "load", no_read)
         with pytest.raises(FolderUnusable, match="planted"):
             await opened()
-    await (await opened()).create_queue("t", "q", QueueConfig())
+    await (await opened()).catalog.create("t", "q", QueueConfig())

@@ -9,12 +9,12 @@ import pytest
 import trio
 
 from pushlane_storage.bucket import Bucket
-from pushlane_storage.interface import StoreRefused, StoreUnknown
+from pushlane_storage.interface import StoreDamaged, StoreRefused, StoreUnknown
 from pushlane_storage.queue import QueueConfig
-from pushlane_storage.sqlite import fuse
-from pushlane_storage.sqlite.errors import StoreBroken, StoreDamaged
-from pushlane_storage.sqlite.garbage import Garbage
+from pushlane_storage.sqlite import writer as fuse
+from pushlane_storage.sqlite.errors import StoreBroken
 from pushlane_storage.sqlite.limits import KIB, Limits
+from pushlane_storage.sqlite.space import Garbage
 from pushlane_storage.sqlite.tables import Tables
 from pushlane_storage.usage import Usage, UsageKey
 from tests.storage.samples import claimed, messages, seqs_of
@@ -60,9 +60,9 @@ class TestBroken:
         with monkeypatch.context() as patch:
             patch.setattr(Tables, step, failing(code))
             with pytest.raises(StoreUnknown, match="planted"):
-                await store.claim(0, "node")
+                await store.ownership.claim(0, "node")
         with pytest.raises(StoreBroken, match="planted"):
-            await store.claim(0, "node")
+            await store.ownership.claim(0, "node")
         assert [error.sqlite_errorcode for error in opened.faults] == [code]  # type: ignore[attr-defined]
 
     async def test_everybody_is_told_and_the_hook_comes_first(
@@ -75,7 +75,7 @@ class TestBroken:
 
         async def create(name: str) -> None:
             with pytest.raises(StoreBroken) as broken:
-                await store.create_queue("t", name, QueueConfig())
+                await store.catalog.create("t", name, QueueConfig())
             answers.append(broken.value)
 
         async with trio.open_nursery() as nursery:
@@ -84,12 +84,12 @@ class TestBroken:
         assert answered_before == [0]
         assert len(answers) == 5
         with pytest.raises(StoreBroken):
-            await store.put_usage([])
-        assert await store.list_queues("t", "", 10) == []  # reads harm nobody
+            await store.usage.put([])
+        assert await store.catalog.list("t", "", 10) == []  # reads harm nobody
         await store.close()
         monkeypatch.undo()
         store = await opened()
-        assert await store.list_queues("t", "", 10) == []
+        assert await store.catalog.list("t", "", 10) == []
 
     async def test_a_failed_checkpoint_stops_the_store(
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch
@@ -98,10 +98,10 @@ class TestBroken:
         monkeypatch.setattr(
             "pushlane_storage.sqlite.checkpointer.PASS", "SELECT 1, 2, 3 FROM nothing"
         )
-        await store.claim(0, "node")
+        await store.ownership.claim(0, "node")
         await until(lambda: bool(opened.faults))
         with pytest.raises(StoreBroken):
-            await store.claim(1, "node")
+            await store.ownership.claim(1, "node")
 
     async def test_a_fault_while_tidying_up_stops_the_store(
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch
@@ -113,7 +113,7 @@ class TestBroken:
         await drop_all(owner)
         await until(lambda: bool(opened.faults))
         with pytest.raises(StoreBroken):
-            await store.claim(1, "node")
+            await store.ownership.claim(1, "node")
 
     async def test_a_fault_while_a_group_is_run_call_by_call(
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch
@@ -193,7 +193,7 @@ class TestNoRoom:
         wrong = UsageKey("t", "q", 1 << 70, "n")
         results = await together(
             [
-                partial(store.put_usage, [Usage(wrong, {"acked": 1})]),
+                partial(store.usage.put, [Usage(wrong, {"acked": 1})]),
                 partial(owner.append, 0, messages(2)),
                 *[partial(owner.settle, number, owner.bucket()) for number in range(5)],
             ]
@@ -213,7 +213,7 @@ class TestNoRoom:
             await drop_all(owner)
             await trio.sleep(0.05)
             assert opened.sql("SELECT count(*) FROM garbage") == [(1,)]
-        await store.put_usage([])
+        await store.usage.put([])
         await until(lambda: opened.sql("SELECT count(*) FROM garbage") == [(0,)])
         assert not opened.faults
 

@@ -44,7 +44,7 @@ async def test_reads_do_not_block_the_writer(opened: Opened) -> None:
     slow = Slow()
     async with trio.open_nursery() as nursery:
         for _ in range(limits.readers):
-            nursery.start_soon(store._read, slow)
+            nursery.start_soon(store._calls.read, slow)
         for _ in range(limits.readers):
             await trio.to_thread.run_sync(slow.begun.acquire)
         with trio.fail_after(10):
@@ -73,26 +73,26 @@ async def test_a_cancelled_read_is_not_waited_for(opened: Opened) -> None:
     slow = Slow()
     with trio.move_on_after(10) as scope:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(store._read, slow)
-            nursery.start_soon(store.read_queue, "t", "q")
+            nursery.start_soon(store._calls.read, slow)
+            nursery.start_soon(store.catalog.read, "t", "q")
             await trio.to_thread.run_sync(slow.begun.acquire)
             nursery.cancel_scope.cancel()
     assert not scope.cancelled_caught
     slow.go.set()
-    assert await store.read_queue("t", "q") is None
+    assert await store.catalog.read("t", "q") is None
 
 
 async def test_reads_that_wait_are_bounded(opened: Opened) -> None:
     store = await opened(Limits(readers=1, waiting_reads=2))
     slow = Slow()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(store._read, slow)
+        nursery.start_soon(store._calls.read, slow)
         await trio.to_thread.run_sync(slow.begun.acquire)
         for _ in range(2):
-            nursery.start_soon(store.read_queue, "t", "q")
+            nursery.start_soon(store.catalog.read, "t", "q")
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(StoreRefused, match="2 calls wait"):
-            await store.read_queue("t", "q")
+            await store.catalog.read("t", "q")
         slow.go.set()
 
 

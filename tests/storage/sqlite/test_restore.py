@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from pushlane_storage.message import Message
-from pushlane_storage.sqlite.backup import backup
-from pushlane_storage.sqlite.backup_errors import (
+from pushlane_storage.errors import (
     ChecksumMismatch,
     EpochsExhausted,
+    FolderUnusable,
     NoSpace,
     TargetNotEmpty,
     TargetUnusable,
 )
-from pushlane_storage.sqlite.errors import FolderUnusable
+from pushlane_storage.message import Message
+from pushlane_storage.restored_epoch import BURST, INTERVAL_S, LAST, restored_epoch
+from pushlane_storage.sqlite.backup import backup
 from pushlane_storage.sqlite.folder import RESTORING, open_folder
 from pushlane_storage.sqlite.manifest import Manifest
 from pushlane_storage.sqlite.restore import restore
-from pushlane_storage.sqlite.restored_epoch import BURST, INTERVAL_S, LAST, restored_epoch
 from pushlane_storage.sqlite.store import SqliteStore
 from tests.storage.samples import START, claimed, messages
 from tests.storage.sqlite.tools import Opened, modes
@@ -77,7 +77,7 @@ class TestTheEpoch:
         for _ in range(20):
             store = await opened()
             for slot in (0, 0, 7):
-                last = await store.claim(slot, "n")
+                last = await store.ownership.claim(slot, "n")
             await store.close()
         restored = restore(opened.backup, place, now=START + DAY_MS)
         assert restored.epoch == made.epoch + BURST + DAY_MS // 1000 // INTERVAL_S

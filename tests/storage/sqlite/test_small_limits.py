@@ -10,12 +10,14 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
-from pushlane_storage.interface import Store
+from pushlane_storage.interface import Backend
 from pushlane_storage.message import Message
+from pushlane_storage.outcome import append
 from pushlane_storage.segment import Segment
 from pushlane_storage.sqlite.limits import KIB, Limits
 from pushlane_storage.sqlite.store import SqliteStore
-from tests.storage.backends import Backend, fast_folder
+from tests.held import let_go
+from tests.storage.backends import Place, fast_folder
 from tests.storage.samples import LANE, Owner, claimed_all, unique
 from tests.storage.sqlite.tools import BODY, Opened
 from tests.storage.test_machine import StoreMachine
@@ -37,15 +39,15 @@ SMALL = Limits(
 
 
 @asynccontextmanager
-async def small() -> AsyncIterator[Backend]:
+async def small() -> AsyncIterator[Place]:
     with TemporaryDirectory(dir=fast_folder()) as folder:
 
-        async def again() -> Store:
+        async def again() -> Backend:
             return await SqliteStore.open(folder, SMALL)
 
-        backend = Backend(await again(), again)
+        backend = Place(await again(), again)
         yield backend
-        await backend.store.close()
+        await let_go(backend.store)
 
 
 def test_it_does_what_its_model_does() -> None:
@@ -83,7 +85,7 @@ class Queue:
         content = [Message(BODY, 1)] * self.random.randrange(1, 60)
         segment = Segment(key, owner.seq(self.counter), content)
         self.counter += len(content)
-        await store.append(owner.shard, segment, opens)
+        await append(store, owner.shard, segment, opens)
         self.kept.setdefault(key, []).append(segment)
         await owner.settle(self.flushes, key, acked=[(segment.first, segment.last)])
         self.flushes += 1

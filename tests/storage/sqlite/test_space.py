@@ -48,7 +48,7 @@ async def test_it_is_given_back_under_load_too(opened: Opened) -> None:
     await drop_all(owner)
     with trio.fail_after(20):
         while store.stats().database_bytes > 500 * KIB:
-            await store.claim(0, "node")
+            await store.ownership.claim(0, "node")
     assert store.stats().vacuums > 0
 
 
@@ -65,13 +65,13 @@ async def test_space_is_reused(opened: Opened) -> None:
 
 async def test_a_removed_queue_gives_its_space_back(opened: Opened) -> None:
     store = await opened(LIMITS)
-    row = await store.create_queue("t", "q", QueueConfig())
+    row = await store.catalog.create("t", "q", QueueConfig())
     owner = await claimed(store, row.id)
     await fill(owner, 5, 20)
     await owner.append(0, [message(not_before=5, dedup="d")] * 30, start=1)
     for n in range(30):
         await owner.settle(n, owner.bucket())
-    await store.remove_queue(await store.mark_deleting(row))
+    await store.catalog.remove(await store.catalog.mark_deleting(row))
     assert await store.buckets(ShardKey(row.id, 0)) == []
     assert await store.due(owner.shard, 0, 10, 10) == []
     await until(lambda: left(opened) == 0)
@@ -82,7 +82,7 @@ async def test_garbage_is_swept_after_opening_again(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("pushlane_storage.sqlite.garbage.Garbage.sweep", lambda self, size: False)
+        patch.setattr("pushlane_storage.sqlite.space.Garbage.sweep", lambda self, size: False)
         store = await opened(LIMITS)
         owner = await claimed(store)
         await fill(owner, 2, 10)
@@ -98,7 +98,7 @@ async def test_a_bucket_that_comes_back_is_not_swept(
 ) -> None:
     """A paused predecessor may write to a bucket that was dropped: that is a new one."""
     with monkeypatch.context() as patch:
-        patch.setattr("pushlane_storage.sqlite.garbage.Garbage.sweep", lambda self, size: False)
+        patch.setattr("pushlane_storage.sqlite.space.Garbage.sweep", lambda self, size: False)
         store = await opened(LIMITS)
         owner = await claimed(store)
         first = await owner.append(0, messages(2, not_before=5))

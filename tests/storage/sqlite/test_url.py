@@ -4,31 +4,32 @@ from pathlib import Path
 
 import pytest
 
+from pushlane_storage.errors import FolderLocked
 from pushlane_storage.memory import MemoryStore
-from pushlane_storage.sqlite.errors import FolderLocked
 from pushlane_storage.sqlite.store import SqliteStore
 from pushlane_storage.url import BadStoreUrl, open_store
+from tests.held import held, let_go
 
 
 async def test_memory() -> None:
-    store = await open_store("memory:")
+    store = await held(open_store("memory:"))
     assert isinstance(store, MemoryStore)
-    await store.close()
+    await let_go(store)
 
 
 async def test_sqlite(folder: Path) -> None:
-    store = await open_store(f"sqlite:{folder}")
+    store = await held(open_store(f"sqlite:{folder}"))
     assert isinstance(store, SqliteStore)
     assert (folder / "pushlane.db").is_file()
     with pytest.raises(FolderLocked):
-        await open_store(f"sqlite:{folder}")
-    await store.close()
+        await held(open_store(f"sqlite:{folder}"))
+    await let_go(store)
 
 
 async def test_a_relative_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
-    store = await open_store("sqlite:./here")
-    await store.close()
+    store = await held(open_store("sqlite:./here"))
+    await let_go(store)
     assert (folder.parent / "here" / "pushlane.db").is_file()
 
 
@@ -47,6 +48,6 @@ async def test_a_relative_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 )
 async def test_a_bad_url_says_what_is_known(url: str, reason: str) -> None:
     with pytest.raises(BadStoreUrl, match=reason) as bad:
-        await open_store(url)
+        await held(open_store(url))
     assert "memory:, sqlite:DIR" in str(bad.value)
     assert bad.value.url == url

@@ -8,7 +8,7 @@ import pytest
 
 from pushlane_storage.sqlite.connection import PAGE_BYTES
 from pushlane_storage.sqlite.limits import Limits
-from pushlane_storage.sqlite.vacuum import Vacuum
+from pushlane_storage.sqlite.space import Vacuum
 
 ROWS = 400
 

@@ -14,8 +14,8 @@ import pytest
 import trio
 
 from tools.demo.gateway import HOST, Gateway
-from tools.services.fault import CannotStart
 from tools.services.ports import answers, free_port
+from tools.services.process import CannotStart
 
 PATIENCE_SECONDS = 120
 

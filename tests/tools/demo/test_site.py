@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tools.demo.site import find_files
-from tools.services.fault import CannotStart
+from tools.services.process import CannotStart
 
 
 def test_files_by_name(tmp_path: Path) -> None:

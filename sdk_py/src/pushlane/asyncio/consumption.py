@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-from pushlane.core import verdict
+from pushlane.core import settle
 from pushlane.core.lease import Lease
 from pushlane.core.settle import ACK, Key
 from pushlane.core.subscription import Subscription as CoreSubscription
@@ -105,11 +105,11 @@ class Consumption:
     def _verdict(self, message: Message, task: asyncio.Task[None]) -> Key:
         limits = self._driver.core.limits
         if task.cancelled():
-            return verdict.nack(asyncio.CancelledError(), 0, limits)
+            return settle.nack(asyncio.CancelledError(), 0, limits)
         error = task.exception()
         if error is None:
             return ACK
         if not isinstance(error, Exception):  # the program ends: it is not the message's fault
-            return verdict.nack(error, 0, limits)
+            return settle.nack(error, 0, limits)
         log.warning("handler failed on %s of %s", message.id, self._core.queue, exc_info=error)
-        return verdict.nack(error, None, limits)
+        return settle.nack(error, None, limits)

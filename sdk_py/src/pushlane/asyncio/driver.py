@@ -13,7 +13,7 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from pushlane.core.client import ClientCore
 from pushlane.core.effects import (
@@ -35,24 +35,13 @@ from pushlane.transport.websocket import WebSocket
 from pushlane.wire.codec import Codec
 from pushlane.wire.errors import ConnectionLost, PushlaneError
 
-from .connection import Connection
-from .no_tls import no_tls
+from .connection import Connection, probe
+from .http import no_tls
 from .poller import Poller
 from .pool import Pool
-from .probe import probe
 
 Token: TypeAlias = str | Callable[[], str | Awaitable[str | None] | None] | None
 """Credentials, or a function (async or not) that is asked for them at every connect."""
-
-
-class Taker(Protocol):
-    """The owner of a subscription in the core."""
-
-    def ready(self) -> None:
-        """There are messages to take."""
-
-    def ended(self, error: PushlaneError | None) -> None:
-        """It is over."""
 
 
 class Driver:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from pushlane.core import verdict
+from pushlane.core import settle
 from pushlane.core.lease import Lease
 from pushlane.core.message import BaseMessage
 from pushlane.core.settle import ACK, Key
@@ -44,15 +44,15 @@ class Message(BaseMessage):
 
         `error` is a text or an exception, for whoever looks at the message later.
         """
-        await self._settle(verdict.nack(error, delay_ms, self._driver.core.limits))
+        await self._settle(settle.nack(error, delay_ms, self._driver.core.limits))
 
     async def reject(self, error: object = None) -> None:
         """It can never succeed: to the dead letters."""
-        await self._settle(verdict.reject(error, self._driver.core.limits))
+        await self._settle(settle.reject(error, self._driver.core.limits))
 
     async def extend(self, lease_ms: int) -> None:
         """The lease ends `lease_ms` from now. Handlers and `async with` do that on their own."""
-        await self._settle(verdict.extend(lease_ms, self._driver.core.limits))
+        await self._settle(settle.extend(lease_ms, self._driver.core.limits))
 
     async def _settle(self, key: Key) -> None:
         future = self._driver.loop.create_future()
@@ -100,6 +100,6 @@ class Message(BaseMessage):
         elif isinstance(exc, Exception):
             await self.nack(exc)
         else:
-            key = verdict.nack(exc, 0, self._driver.core.limits)
+            key = settle.nack(exc, 0, self._driver.core.limits)
             self._driver.core.settle(self._lease, key)
             self._driver.soon()

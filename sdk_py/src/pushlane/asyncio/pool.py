@@ -10,8 +10,7 @@ import asyncio
 import ssl
 from typing import NamedTuple
 
-from pushlane.core.answer import Answer
-from pushlane.core.queues import Call
+from pushlane.core.queues import Answer, Call
 from pushlane.core.settings import Settings
 from pushlane.core.url import Endpoint
 from pushlane.transport.http import Exchange

@@ -1,4 +1,9 @@
-"""What commands print: JSON for programs, lines and tables for people, progress on stderr."""
+"""What commands print: JSON for programs, lines and tables for people, progress on stderr.
+
+Where nobody reads any more, as with `pushlane consume orders | head -1`, that is no fault of ours:
+the command ends without a word. What it could not print it did not take: a message is acked after
+it was printed.
+"""
 
 from __future__ import annotations
 

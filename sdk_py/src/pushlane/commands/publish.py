@@ -170,7 +170,7 @@ async def _batches(
     bodies: Sequence[str], text: bool, options: dict[str, Any], tally: Tally
 ) -> AsyncIterator[list[Item]]:
     """Everything given, in order; stdin where its sign stands."""
-    from pushlane.commands.lines import read_batches
+    from pushlane.commands.bodies import read_batches
 
     waiting: list[Item] = []
     for body in bodies:
@@ -190,7 +190,7 @@ async def _batches(
 
 
 def _items(texts: Iterable[str], text: bool, options: dict[str, Any], tally: Tally) -> list[Item]:
-    from pushlane.commands.body import read_body
+    from pushlane.commands.bodies import read_body
     from pushlane.core.publication import Item
     from pushlane.wire.errors import BadRequest
 

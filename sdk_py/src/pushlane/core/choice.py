@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from .backoff import backoff_ms
+from .link import backoff_ms
 from .settings import Settings
 
 Transport: TypeAlias = Literal["ws", "poll"]

@@ -12,7 +12,7 @@ into frames, and carries out `effects`. It wakes up again at `wake_at` at the la
     core.flush(now)                        # effects: Send(1, publish)
 
 Hello goes first and waits for its welcome: only that says what is left of the session, and so what
-to send. A server that closes says whether to come back (parting.py); after its goaway we always do.
+to send. A server that closes says whether to come back (link.py); after its goaway we always do.
 
 Where there is no WebSocket to be had (choice.py) the frames are the same, and HTTP requests carry
 them (pipe.py).
@@ -31,8 +31,7 @@ from pushlane.wire.limits import Limits
 from .choice import NO_ANSWER, Choice, Wish
 from .effects import AnyEffect, Dial, Hangup, Probe, Reject, Resolve, Send, State, StateChanged
 from .lease import Lease
-from .link import Link, Phase
-from .parting import ABNORMAL, GOING_AWAY, NORMAL, PROTOCOL_ERROR, parting
+from .link import ABNORMAL, GOING_AWAY, NORMAL, PROTOCOL_ERROR, Link, Phase, parting
 from .session import Session
 from .settings import DEFAULTS, Settings
 from .settle import Key

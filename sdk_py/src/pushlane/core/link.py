@@ -1,18 +1,65 @@
-"""The connection as a plan: when to dial, how long to wait, when to take it for dead.
+"""The connection as a plan: when to dial, how long to wait, when to take it for dead, and what its
+end means.
 
 IDLE before the start, WAITING for the time of the next attempt, DIALING until the socket is open,
-GREETING until `welcome`, OPEN, and CLOSED for ever. Each attempt has a number of its own.
+GREETING until `welcome`, OPEN, and CLOSED for ever. Each attempt has a number of its own. Clients
+that were cut off together come back apart: by exponential backoff with full jitter.
+
+A server that closes says by its code, or by the error before, whether coming back makes sense
+(`CLOSES`, `CODES`); after its goaway it always does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import NamedTuple
 
+from pushlane.wire.errors import CLOSES, CODES, ConnectionLost, PushlaneError, error_for
 from pushlane.wire.limits import DEFAULTS as DEFAULT_LIMITS
 
-from .backoff import backoff_ms
 from .settings import SILENCE, Settings
+
+_MOST_DOUBLINGS = 52
+
+
+def backoff_ms(base_ms: int, max_ms: int, attempt: int, draw: float) -> float:
+    """How long to wait before attempt n (from 0); `draw` is a random number in [0, 1)."""
+    assert attempt >= 0, attempt
+    assert 0 <= draw < 1, draw
+    most: float = min(max_ms, base_ms * 2 ** min(attempt, _MOST_DOUBLINGS))
+    return draw * most
+
+
+NORMAL = 1000
+"""The session ends with the connection. With any other code it can be resumed."""
+GOING_AWAY = 1001
+PROTOCOL_ERROR = 1002
+ABNORMAL = 1006
+"""No close came."""
+
+
+class Parting(NamedTuple):
+    """How we part."""
+
+    error: PushlaneError
+    is_final: bool
+
+
+def parting(
+    code: int, reason: str, error: PushlaneError | None, *, is_leaving: bool
+) -> Parting:  # fmt: skip
+    """Of a close with this code; `error` where more is known, `is_leaving` after a goaway."""
+    info = CLOSES.get(code)
+    said = CODES.get(reason)
+    may_return = info is None or info.reconnect or (said is not None and said.retry)
+    is_final = not may_return and code != NORMAL
+    if is_final and error is None:
+        assert info is not None
+        error = error_for(reason or info.reason, f"the server closed with {code}: {reason}")
+    if error is None:
+        return Parting(ConnectionLost(f"the connection closed with {code}"), False)
+    return Parting(error, not is_leaving and (is_final or not error.info.retry))
 
 
 class Phase(Enum):

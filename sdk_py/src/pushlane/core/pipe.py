@@ -18,9 +18,8 @@ from msgspec import Raw, Struct
 from pushlane.wire.errors import ConnectionLost, PushlaneError, Unavailable
 from pushlane.wire.limits import Limits
 
-from .answer import Answer
-from .backoff import backoff_ms
-from .queues import Call
+from .link import backoff_ms
+from .queues import Answer, Call
 from .settings import Settings
 
 PATH = "/v1/pipe"

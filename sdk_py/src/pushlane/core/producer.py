@@ -21,8 +21,8 @@ from pushlane.wire.errors import ConnectionLost, Internal, PushlaneError, Unavai
 from pushlane.wire.limits import DEFAULTS as DEFAULT_LIMITS
 from pushlane.wire.limits import Limits
 
-from .backoff import backoff_ms
 from .effects import AnyEffect, Reject, Resolve
+from .link import backoff_ms
 from .outbox import Outbox
 from .publication import FRAME_OVERHEAD, Publication, Published, check_message
 from .requests import PublishRequest, Requests

@@ -23,7 +23,7 @@ from pushlane.wire.limits import Limits
 from pushlane.wire.names import parse_target
 from pushlane.wire.validate import check_publish
 
-from .unknown import no_option
+from .settings import no_option
 
 FRAME_OVERHEAD = 1024
 """More than the op, the id and the name of a frame can take."""

@@ -1,7 +1,10 @@
-"""The calls of `Client.queues`: what each asks of the HTTP API. The shells only carry them.
+"""The calls of `Client.queues`: what each asks of the HTTP API, and what the answer says. The
+shells only carry them.
 
-Names are checked before they become a part of a path. Answers are the server's JSON objects as
-they are: a newer server's new fields are there without a new client.
+Names are checked before they become a part of a path. What comes back are the server's JSON objects
+as they are: a newer server's new fields are there without a new client. Between us and the server
+may be a proxy with answers of its own: a status without one of the server's error objects still
+becomes the typed error that is nearest.
 """
 
 from __future__ import annotations
@@ -10,6 +13,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+import msgspec
+
+from pushlane.wire.errors import CODES, PushlaneError, error_for
 from pushlane.wire.names import check_queue_name
 
 REDRIVE_MAX = 10_000
@@ -114,3 +120,37 @@ class Redrive:
         if not after or enough:
             self._is_over = True
         self._options["after"] = after
+
+
+_OK = range(200, 300)
+_BY_STATUS = {info.http_status: info.code for info in reversed(CODES.values())}
+
+
+class Answer(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    body: bytes
+
+    @property
+    def value(self) -> Any:
+        """What it says, as plain Python objects; None when that is not JSON."""
+        try:
+            return msgspec.json.decode(self.body) if self.body else None
+        except msgspec.DecodeError:
+            return None
+
+    @property
+    def error(self) -> PushlaneError | None:
+        """What went wrong; None when nothing did."""
+        return None if self.status in _OK else _error_of(self.status, self.value)
+
+
+def _error_of(status: int, value: Any) -> PushlaneError:
+    error = value.get("error") if isinstance(value, dict) else None
+    if isinstance(error, dict) and isinstance(error.get("code"), str):
+        retry_ms = error.get("retry_ms")
+        message = str(error.get("message", ""))
+        return error_for(error["code"], message, retry_ms if isinstance(retry_ms, int) else None)
+    code = _BY_STATUS.get(status, "internal" if status >= 500 else "bad_request")
+    return error_for(code, f"the server answered HTTP {status}")

@@ -2,13 +2,19 @@
 
 The server's own limits (`welcome.limits`) come on top: whichever is lower counts. Durations are
 milliseconds. A `Settings` that exists is valid: a bad one is the caller's bug, hence a ValueError.
+
+An option that nobody knows is most likely a mistake: it is refused, with the nearest one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from msgspec import Struct
 from msgspec.structs import fields
 
+from pushlane.wire.errors import BadRequest
 from pushlane.wire.limits import HOUR, MIB, MINUTE, SECOND
 
 
@@ -91,3 +97,15 @@ EXTEND_AT = 0.5
 """The part of a lease after which it is extended: half of it is left for a reconnect."""
 SILENCE = 2.5
 """Times heartbeat_ms without a byte from the server: the connection is taken for dead."""
+
+
+def no_option(name: str, known: Iterable[str]) -> BadRequest:
+    """The error for an option that there isn't."""
+    return BadRequest(f"no option {name!r}{hint(name, known)}")
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """What was meant, or else what there is."""
+    names = list(known)
+    near = [one for one in names if one.startswith(name)] or get_close_matches(name, names, 1, 0.5)
+    return f": did you mean {near[0]!r}?" if near else f": there are {', '.join(names)}"

@@ -1,4 +1,5 @@
-"""Settles: ack, nack and extend, gathered by kind and sent as runs of receipts.
+"""Settles: ack, nack and extend, made from what users say, gathered by kind and sent as runs of
+receipts.
 
 A tick's acks of a subscription leave in one frame, and since most messages are settled in the order
 of their delivery the frame names most of them as one run, `P.N-M`.
@@ -16,6 +17,8 @@ from .lease import Lease
 
 if TYPE_CHECKING:
     from .subscription import Subscription
+from pushlane.wire.errors import BadRequest
+from pushlane.wire.limits import Limits
 
 Entry: TypeAlias = tuple[Lease, Any]
 """A lease, and the ticket of who waits for the answer (None: nobody)."""
@@ -74,3 +77,32 @@ def expand(receipts: Iterable[str]) -> Iterator[str]:
         prefix, low, high = parse(receipt)
         for number in range(low, high + 1):
             yield f"{prefix}.{number}"
+
+
+def nack(error: object, delay_ms: int | None, limits: Limits) -> Key:
+    """It failed: deliver it again, after the queue's backoff or `delay_ms`."""
+    if delay_ms is not None and not 0 <= delay_ms <= limits.delay_ms_max:
+        raise BadRequest(f"delay_ms is {delay_ms}: 0 to {limits.delay_ms_max}")
+    return Key("nack", delay_ms=delay_ms, error=_summary(error, limits))
+
+
+def reject(error: object, limits: Limits) -> Key:
+    """It will never succeed: to the dead letters."""
+    return Key("nack", error=_summary(error, limits), dead=True)
+
+
+def extend(lease_ms: int, limits: Limits) -> Key:
+    """Work takes longer."""
+    if not limits.lease_ms_min <= lease_ms <= limits.lease_ms_max:
+        least, most = limits.lease_ms_min, limits.lease_ms_max
+        raise BadRequest(f"lease_ms is {lease_ms}: {least} to {most}")
+    return Key("extend", lease_ms=lease_ms)
+
+
+def _summary(error: object, limits: Limits) -> str | None:
+    """A text of at most error_bytes: the exception's type and message, or what was given."""
+    if error is None:
+        return None
+    text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
+    data = text.encode(errors="replace")[: limits.error_bytes]
+    return data.decode(errors="ignore")

@@ -14,9 +14,9 @@ from pushlane.wire.errors import ConnectionLost, PushlaneError
 from pushlane.wire.names import parse_target
 from pushlane.wire.validate import check_subscribe
 
-from .backoff import backoff_ms
 from .effects import AnyEffect, Ended, Resolve
 from .lease import Phase
+from .link import backoff_ms
 from .producer import RETRIED
 from .requests import Requests, SubscribeRequest, UnsubscribeRequest
 from .settings import Settings

@@ -7,8 +7,7 @@ from typing import Any
 import h11
 import msgspec
 
-from pushlane.core.answer import Answer
-from pushlane.core.queues import Call
+from pushlane.core.queues import Answer, Call
 from pushlane.core.url import Endpoint
 from pushlane.wire.errors import BadRequest, ConnectionLost, Internal, Unauthorized
 

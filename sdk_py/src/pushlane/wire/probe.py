@@ -81,10 +81,10 @@ def json_fault(data: bytes, fault: Exception) -> NotAFrame | BadFrame:
         return _JSON.bad_frame(_TOO_DEEP, _without_middle(data), "body_depth")
     except DecodeError as syntax:
         # Escaped backslashes go first: behind one, \ud83d is plain text.
-        mended = _SURROGATE.sub(rb"\\ufffd", data.replace(b"\\\\", b"__"))
-        if _or_none(_JSON.well_formed, mended) is None:
+        fixed = _SURROGATE.sub(rb"\\ufffd", data.replace(b"\\\\", b"__"))
+        if _or_none(_JSON.well_formed, fixed) is None:
             return NotAFrame(f"not JSON: {syntax}")
-        return _JSON.bad_frame("half a surrogate pair in an escape: no such text exists", mended)
+        return _JSON.bad_frame("half a surrogate pair in an escape: no such text exists", fixed)
     return _JSON.bad_frame(_explain(fault), data, _limit(fault))
 
 

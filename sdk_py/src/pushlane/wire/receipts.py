@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from .errors import BadRequest
 from .limits import DEFAULTS, MAX_INT
 
-Span = tuple[str, int, int]
-"""Prefix, first and last number."""
+ReceiptRun = tuple[str, int, int]
+"""Receipts prefix.first … prefix.last: prefix, first and last number."""
 
 _MAX_CHARS = DEFAULTS.id
 _MAX_RUN = DEFAULTS.run
@@ -26,7 +26,7 @@ _MAX_RUN = DEFAULTS.run
 _RECEIPT = re.compile(r"([!-~]+)\.([1-9][0-9]{0,15})(?:-([1-9][0-9]{0,15}))?")
 
 
-def parse(receipt: str) -> Span:
+def parse(receipt: str) -> ReceiptRun:
     """Read a receipt or a run into prefix, first and last number."""
     match = _RECEIPT.fullmatch(receipt) if len(receipt) <= _MAX_CHARS else None
     if match is None:
@@ -44,19 +44,19 @@ def parse(receipt: str) -> Span:
     return prefix, lo, hi
 
 
-def parse_all(receipts: Iterable[str], limit: int = DEFAULTS.settle) -> list[Span]:
+def parse_all(receipts: Iterable[str], limit: int = DEFAULTS.settle) -> list[ReceiptRun]:
     """Read the receipts of one request: at least one, together at most `limit`."""
-    spans = []
+    runs = []
     total = 0
     for receipt in receipts:
-        span = parse(receipt)
-        total += span[2] - span[1] + 1
+        run = parse(receipt)
+        total += run[2] - run[1] + 1
         if total > limit:
             raise BadRequest(f"receipts covers more than {limit}", limit="settle")
-        spans.append(span)
-    if not spans:
+        runs.append(run)
+    if not runs:
         raise BadRequest("receipts is empty")
-    return spans
+    return runs
 
 
 def render(prefix: str, lo: int, hi: int) -> str:
@@ -68,10 +68,10 @@ def render(prefix: str, lo: int, hi: int) -> str:
     return text
 
 
-def render_all(spans: Iterable[Span]) -> list[str]:
+def render_all(runs: Iterable[ReceiptRun]) -> list[str]:
     """As few strings as the longest run allows."""
     found: list[str] = []
-    for prefix, lo, hi in spans:
+    for prefix, lo, hi in runs:
         while hi - lo >= _MAX_RUN:
             found.append(render(prefix, lo, lo + _MAX_RUN - 1))
             lo += _MAX_RUN
@@ -79,9 +79,12 @@ def render_all(spans: Iterable[Span]) -> list[str]:
     return found
 
 
-def count(spans: Iterable[Span]) -> int:
+def count(runs: Iterable[ReceiptRun]) -> int:
     """How many receipts that are."""
-    return sum(hi - lo + 1 for _, lo, hi in spans)
+    total = 0
+    for _, lo, hi in runs:
+        total += hi - lo + 1
+    return total
 
 
 def compress(prefix: str, numbers: Iterable[int]) -> list[str]:

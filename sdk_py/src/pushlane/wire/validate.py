@@ -36,7 +36,7 @@ from .frames import (
     Subscribe,
 )
 from .limits import DEFAULTS, MAX_INT, Limits
-from .receipts import Span, parse_all
+from .receipts import ReceiptRun, parse_all
 
 RESERVED = "pushlane:"
 """Dedup ids and producers that begin like this are the server's own: transfers between queues use
@@ -45,7 +45,7 @@ them."""
 _SUB = re.compile(r"[1-9][0-9]{0,15}")
 
 
-def check_hello(frame: Hello, limits: Limits = DEFAULTS) -> dict[int, list[Span]]:
+def check_hello(frame: Hello, limits: Limits = DEFAULTS) -> dict[int, list[ReceiptRun]]:
     """Check a hello; the receipts it holds, by sub."""
     if frame.token is not None:
         _bytes("token", frame.token, 1, limits.token_bytes, "token_bytes")
@@ -73,7 +73,8 @@ def check_publish(
 
     `max_message_bytes` is the queue's; `has_producer` says whether hello named a producer.
     """
-    _range("messages", len(frame.messages), 1, limits.batch, "batch")
+    if not 1 <= len(frame.messages) <= limits.batch:
+        _range("messages", len(frame.messages), 1, limits.batch, "batch")
     most = limits.message_bytes
     if max_message_bytes is not None:
         most = min(most, max_message_bytes)
@@ -131,12 +132,14 @@ def check_lease(lease_ms: int, limits: Limits = DEFAULTS) -> None:
         raise BadRequest(f"lease_ms is {lease_ms}: {least} to {most}", limit=limit)
 
 
-def check_receipts(frame: Start | Ack | Nack | Extend, limits: Limits = DEFAULTS) -> list[Span]:
+def check_receipts(
+    frame: Start | Ack | Nack | Extend, limits: Limits = DEFAULTS
+) -> list[ReceiptRun]:
     """Check the receipts of a frame (all there is to check in start and ack)."""
     return parse_all(frame.receipts, limits.settle)
 
 
-def check_nack(frame: Nack, limits: Limits = DEFAULTS) -> list[Span]:
+def check_nack(frame: Nack, limits: Limits = DEFAULTS) -> list[ReceiptRun]:
     """Check a nack; its receipts."""
     if frame.delay_ms is not None:
         if frame.dead:
@@ -149,7 +152,7 @@ def check_nack(frame: Nack, limits: Limits = DEFAULTS) -> list[Span]:
     return check_receipts(frame, limits)
 
 
-def check_extend(frame: Extend, limits: Limits = DEFAULTS) -> list[Span]:
+def check_extend(frame: Extend, limits: Limits = DEFAULTS) -> list[ReceiptRun]:
     """Check an extend; its receipts."""
     check_lease(frame.lease_ms, limits)
     return check_receipts(frame, limits)

@@ -1,0 +1,1 @@
+"""Looking into queues: peek, explain, redrive, and what drops their archived buckets."""

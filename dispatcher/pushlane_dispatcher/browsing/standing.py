@@ -1,0 +1,33 @@
+"""A standing: how a queue is doing, in the few numbers that a list of many queues shows."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pushlane_dispatcher.core.explain import Stats
+from pushlane_dispatcher.queues.open_queue import OpenQueue
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How a queue is doing. null is what only another server could tell."""
+
+    depth: int
+    """Messages that have not ended, those in flight included."""
+    in_flight: int | None
+    oldest_at: int | None
+    """When the oldest one was published that waits for a consumer."""
+    consumers: int | None
+    as_of: int
+
+
+def standing_of(queue: OpenQueue, wall: int) -> Standing:
+    """Of a queue that is open here. A consumer has a subscription in each shard."""
+    stats = queue.stats()
+    consumers = max(runner.stats().subscriptions for runner in queue.runners)
+    return Standing(stats.stored, stats.reserved + stats.leased, stats.oldest_at, consumers, wall)
+
+
+def stored_standing(stats: Stats, wall: int, alone: bool) -> Standing:
+    """Of one that is not, by what is stored. `alone`: then nobody has it open."""
+    elsewhere = 0 if alone else None
+    return Standing(stats.stored, elsewhere, stats.oldest_at, elsewhere, wall)

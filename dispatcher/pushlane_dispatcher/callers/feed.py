@@ -1,0 +1,363 @@
+"""A feed: one subscription, over all shards of its queue.
+
+Shards come and go (one that stops is asked for again), the subscriber's connection comes and goes:
+the feed keeps its options and its credit. After an unsubscribe it is *closed*: it gets nothing
+more, but what is leased can be settled until it ends.
+
+Whoever subscribes sees one stream: which shard a message or a receipt is of, how the credit is
+dealt out to shards, and when they stop and come back is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import trio
+
+from pushlane.wire.errors import NotFound, PushlaneError
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.callers.gather import Gather
+from pushlane_dispatcher.callers.loose import settle_loose
+from pushlane_dispatcher.callers.part import Part
+from pushlane_dispatcher.core.act import Act
+from pushlane_dispatcher.core.effects import Run
+from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.core.shared_credit import SharedCredit
+from pushlane_dispatcher.core.subscription import REQUEST
+from pushlane_dispatcher.queues.open_queue import OpenQueue
+from pushlane_dispatcher.queues.queues import Elsewhere
+
+if TYPE_CHECKING:
+    from pushlane_dispatcher.dispatcher import Dispatcher
+
+DELETED = "the queue was deleted"
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """Who subscribes to what, and how."""
+
+    tenant: str
+    queue: str
+    session: str
+    """How consumers and `explain` name the subscriber."""
+    client: str = ""
+    """What the subscriber calls itself."""
+    credit: int = 1
+    lease_ms: int | None = None
+    """None: as the queue has it."""
+    explicit: bool = False
+    """Leases begin with `start`, not with the delivery."""
+    ack_none: bool = False
+    reattach_base_ms: int = 50
+    """The first pause before a shard that stopped is asked for again; it doubles …"""
+    reattach_max_ms: int = 5_000
+    """… up to this."""
+
+
+class FeedSink(Protocol):
+    """What a feed says. Plain calls that must not block or raise; they may call the feed again."""
+
+    def deliver(
+        self,
+        runs: list[Run],
+        place: str,
+        prefix: str | None,
+        lease_ms: int | None,
+        again: bool,
+    ) -> None:
+        """Push these. `place` is how their ids begin, `prefix` how their receipts do (None: they
+        have none, and no lease). `again`: a resumed client did not list them."""
+        ...
+
+    def lost(self, spans: list[ReceiptRun]) -> None:
+        """These receipts are void."""
+        ...
+
+    def quiet(self) -> None:
+        """Nothing is left for it in any shard. Said to requests only."""
+        ...
+
+    def settled(self) -> None:
+        """Something was settled or lost, or the feed was closed."""
+        ...
+
+    def ended(self, code: str, message: str) -> None:
+        """It is over without the subscriber's asking: the queue was deleted. To a request it is
+        said of each shard that stops."""
+        ...
+
+    def elsewhere(self) -> None:
+        """Another server has the queue."""
+        ...
+
+
+class Feed:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        queue: OpenQueue,
+        spec: Spec,
+        sink: FeedSink,
+        claims: Claims,
+    ) -> None:
+        """Attaches to all shards, or to none and raises."""
+        self.spec = spec
+        self.sink = sink
+        self.claims = claims
+        self.closed = False
+        self._dispatcher = dispatcher
+        self._brief = spec.session.startswith(REQUEST)
+        """It is a request's: when a shard stops it is not attached again."""
+        self._queue_id = queue.row.id
+        self._away = False
+        """The subscriber's connection is lost."""
+        self._credit = 1 if spec.ack_none else spec.credit
+        self._paused = False
+        self.shared = len(queue.runners) > 1 and not spec.ack_none
+        """The shards share its credit."""
+        self._shares = SharedCredit(spec.credit, int(dispatcher.chance() * len(queue.runners)))
+        self._reattaching = False
+        self._parts: list[Part] = []
+        self._attach(queue)
+
+    def _attach(self, queue: OpenQueue) -> None:
+        credits = self._deal([0] * len(queue.runners))
+        try:
+            for number, runner in enumerate(queue.runners):
+                self._parts.append(Part(self, number, runner, credits[number]))
+        except PushlaneError:
+            self.end()
+            raise
+
+    @property
+    def held(self) -> int:
+        """Unsettled messages."""
+        return sum(part.held for part in self._parts)
+
+    # Credit
+
+    def set_credit(self, credit: int) -> None:
+        if not self.spec.ack_none:
+            self._credit = credit
+            self._rebalance()
+
+    def pause(self, paused: bool) -> None:
+        """The client can't take any more for now: what would be its own goes to others."""
+        if paused is not self._paused:
+            self._paused = paused
+            self._rebalance()
+
+    def _deal(self, used: list[int]) -> list[int]:
+        credit = 0 if self._paused else self._credit
+        if not self.shared:
+            return [credit] * len(used)
+        self._shares.total = credit
+        down = [part.number for part in self._parts if not part.up]
+        if self._brief:  # it needs no credit where nothing is left, if there may be elsewhere
+            resting = [part.number for part in self._parts if part.resting or not part.up]
+            down = resting if len(resting) < len(used) else down
+        return self._shares.deal(used, down)
+
+    def _rebalance(self) -> None:
+        """Deal out the credit again: something was delivered, settled, lost or paused."""
+        if self.closed:
+            return
+        parts = self._parts
+        credits = self._deal([part.used for part in parts])
+        # Those that get less come first, so that at no time there is more than the credit.
+        for part, credit in sorted(
+            zip(parts, credits, strict=True), key=lambda item: item[1] - item[0].subscription.credit
+        ):
+            part.set_credit(credit)
+
+    # What shards say
+
+    def part_hungry(self, part: Part, hungry: bool) -> None:
+        part.resting = self._brief and not hungry
+        self._shares.hungry(part.number, hungry)
+        self._rebalance()
+        if hungry:
+            part.say_credit(part.subscription.credit)
+        elif self._brief and all(each.resting or not each.up for each in self._parts):
+            self.sink.quiet()
+
+    def part_delivered(self, part: Part) -> None:
+        """Of a feed whose shards share its credit."""
+        if not self._away:
+            self._shares.delivered(part.number)
+            self._rebalance()
+
+    def lease_left(self, deadline: int) -> int:
+        return max(0, deadline - self._dispatcher.clock.now())
+
+    def part_lost(self, spans: list[ReceiptRun]) -> None:
+        self._tell_lost(spans)
+        self._settled()
+
+    def part_ended(self, part: Part, code: str, message: str) -> None:
+        if self.closed:
+            return
+        if self._brief:  # it may get something of the other shards
+            self._tell_lost(part.orphans)
+            self.sink.ended(code, message)
+        elif code == "not_found":
+            self._over(code, message)
+        else:
+            self._reattach_soon()
+
+    def _tell_lost(self, spans: list[ReceiptRun]) -> None:
+        if spans:
+            self.sink.lost(spans)
+
+    def _settled(self) -> None:
+        """Permits came back."""
+        if self.shared and not self.closed:
+            self._rebalance()
+        self.sink.settled()
+
+    def _over(self, code: str, message: str) -> None:
+        self.end()
+        self.sink.ended(code, message)
+
+    # The subscriber
+
+    def detach(self, resume_ms: int) -> None:
+        """Its connection is lost; it may resume for a while."""
+        self._away = True
+        for part in self._parts:
+            part.detach(resume_ms)
+
+    def resume(
+        self, held: list[ReceiptRun], claims: Claims, answer: Callable[[list[ReceiptRun]], None]
+    ) -> None:
+        """It is back. Answers what it lists but no longer holds; of a shard that is down `lost`
+        tells it later."""
+        self._away = False
+        self.claims = claims
+        by_part, lost = self._split(held)
+        self._shares.resumed()
+        for part in self._parts:
+            lost += part.resume(by_part.get(part, []))
+        if not self.closed:
+            self._reattach_soon()
+            self._rebalance()
+        answer(lost)
+
+    def unsubscribe(self) -> None:
+        """It gets nothing more; what it has leased stays its own."""
+        self.closed = True
+        for part in self._parts:
+            part.unsubscribe()
+        self.sink.settled()
+
+    def abandon(self) -> None:
+        """Its client did not come back: what it holds has failed."""
+        self.closed = True
+        self.detach(0)
+
+    def end(self) -> None:
+        """Everything goes back at once."""
+        self.closed = True
+        for part in self._parts:
+            part.end()
+
+    # Settling
+
+    def settle(
+        self,
+        act: Act,
+        spans: list[ReceiptRun],
+        answer: Callable[[Gather], None],
+        *,
+        silently: bool = False,
+    ) -> None:
+        """Answers when all of it is durable; `silently`: as soon as it is known what is lost."""
+        mine, foreign = self._split(spans)
+        gather = Gather(len(mine) + 1, answer)
+        for part, own in mine.items():
+            try:
+                ticket = part.settle(act, own, None if silently else gather)
+            except PushlaneError as error:
+                gather.one_less(error)
+            else:
+                if silently:
+                    gather(ticket, None)
+        if foreign:
+            runners = [part.runner if part.up else None for part in self._parts]
+            settle_loose(runners, act, foreign, gather, silently=silently)
+        self._settled()
+        gather.one_less()
+
+    def _split(
+        self, spans: list[ReceiptRun]
+    ) -> tuple[dict[Part, list[ReceiptRun]], list[ReceiptRun]]:
+        """Receipts by part, and those that are nobody's here."""
+        parts = self._parts
+        if self.closed:  # nobody says when its shard stops
+            for part in parts:
+                part.up = part.up and part.runner.stopped_by is None
+        only = parts[0]
+        if len(parts) == 1 and only.up:
+            for span in spans:  # asked with every settle
+                if span[0] != only.subscription.prefix:
+                    break
+            else:
+                return {only: spans}, []
+        by_prefix = {part.subscription.prefix: part for part in parts}
+        found: dict[Part, list[ReceiptRun]] = {}
+        foreign: list[ReceiptRun] = []
+        for span in spans:
+            owner = by_prefix.get(span[0])
+            if owner is None or (self.closed and not owner.up):
+                foreign.append(span)
+            else:
+                found.setdefault(owner, []).append(span)
+        return found, foreign
+
+    # Shards that stopped
+
+    def _reattach_soon(self) -> None:
+        down = any(not part.up for part in self._parts)
+        if down and not self._reattaching and self._wanted:
+            self._reattaching = True
+            self._dispatcher.start_soon(self._reattach)
+
+    @property
+    def _wanted(self) -> bool:
+        return not self.closed and not self._away
+
+    async def _reattach(self) -> None:
+        pause, chance = self.spec.reattach_base_ms, self._dispatcher.chance
+        try:
+            while self._wanted:
+                if await self._try_reattach():
+                    return
+                await trio.sleep(pause * (0.5 + chance() / 2) / 1000)
+                pause = min(2 * pause, self.spec.reattach_max_ms)
+        finally:
+            self._reattaching = False
+
+    async def _try_reattach(self) -> bool:
+        spec = self.spec
+        try:
+            queue = await self._dispatcher.open(spec.tenant, spec.queue, claims=self.claims)
+            if not self._wanted:
+                return True
+            if queue.row.id != self._queue_id:
+                raise NotFound(DELETED)
+            for part in self._parts:
+                if not part.up:
+                    self._shares.hungry(part.number, False)
+                    self._tell_lost(part.reattach(queue.runners[part.number], 0))
+        except NotFound:
+            if self._wanted:
+                self._over("not_found", DELETED)
+        except Elsewhere:
+            self.sink.elsewhere()
+            return not self._wanted
+        except PushlaneError:
+            return False
+        self._rebalance()
+        return True

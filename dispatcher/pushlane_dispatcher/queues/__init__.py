@@ -1,0 +1,3 @@
+"""Queues: their rows and configuration, how they are made, changed and deleted, and which shard a
+message belongs to.
+"""

@@ -1,0 +1,159 @@
+"""The sender: takes deliveries to their sinks, in order, after the lease cache knows of them.
+
+While the cache is asked the next round gathers, so that a busy shard asks once for many. What
+ended is told to the cache when no delivery waits: it is never urgent. A cache that missed
+something (it failed, or came back empty) is told everything that is out.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.core.effects import (
+    Deliver,
+    Forget,
+    Hungry,
+    Lost,
+    Remember,
+    Run,
+)
+from pushlane_dispatcher.core.runs import make_runs
+from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.shard.lease_guard import LeaseGuard, cache_name
+from pushlane_dispatcher.shard.sink import Sink
+from pushlane_leases.interface import InstantCache, LeaseRun
+
+
+def hand_over(effect: Deliver | Lost | Hungry) -> None:
+    """To the sink. A subscription that only the lease cache remembered has none yet."""
+    sink: Sink | None = effect.subscription.token
+    if sink is None:
+        return
+    if isinstance(effect, Deliver):
+        sink.deliver(effect.runs, effect.again)
+    elif isinstance(effect, Lost):
+        sink.lost(effect.receipts)
+    else:
+        sink.hungry(effect.hungry)
+
+
+Item = Deliver | Lost | Hungry | Remember
+"""What goes in order."""
+
+
+class Sender:
+    def __init__(self, shard: Shard, guard: LeaseGuard, settings: Settings) -> None:
+        self._shard = shard
+        self._guard = guard
+        self._name = cache_name(shard.key)
+        self._forgets = settings.forgets
+        self._known: int | None = guard.generation
+        """The cache's generation that was told everything; None: it missed something."""
+        self._behind = False
+        """Tell it everything, also when nothing is to be delivered."""
+        self._queue: list[tuple[Item, int]] = []
+        self._ended: list[ReceiptRun] = []
+        self.busy = False
+        """Something waits, or is under way: `run` is to be running."""
+
+    def add(self, effect: Item) -> None:
+        self._queue.append((effect, effect.subscription.generation))
+
+    def forget(self, effect: Forget) -> None:
+        self._ended += effect.receipts
+
+    def catch_up(self) -> bool:
+        """Tell a cache that missed something what is out. False: there is no need."""
+        self._behind = self._known != self._guard.generation
+        return self._behind
+
+    def begin(self) -> bool:
+        """Whether `run` must be started now."""
+        starts = not self.busy and bool(self._queue or self._ended or self._behind)
+        self.busy = self.busy or starts
+        return starts
+
+    async def run(self) -> None:
+        """Until nothing waits. `Fenced` comes through."""
+        while self._queue or self._ended or self._behind:
+            batch, runs = self._next()
+            if runs or self._behind:
+                await self._remember(runs)
+            self._hand_over(batch)
+            if self._ended and (not self._queue or len(self._ended) >= self._forgets):
+                await self._release()
+        self.busy = False
+
+    def run_now(self, cache: InstantCache) -> None:
+        """The same with a cache that need not be waited for."""
+        batch, runs = self._next()
+        if runs:
+            cache.grant_now(self._name, self._shard.epoch, runs)
+        self._hand_over(batch)
+        if self._ended:
+            receipts, self._ended = self._ended, []
+            cache.release_now(self._name, self._shard.epoch, receipts)
+        self.busy = False
+
+    def _next(self) -> tuple[list[tuple[Item, int]], list[LeaseRun]]:
+        """What goes next, and what the cache is to know of it first."""
+        batch, self._queue = self._queue, []
+        runs: list[LeaseRun] = []
+        for effect, _ in batch:
+            told = isinstance(effect, Remember) or (
+                isinstance(effect, Deliver) and not effect.again
+            )
+            if told and not effect.subscription.ack_none:
+                assert isinstance(effect, Remember | Deliver)
+                runs += [self._lease_run(effect.subscription, run) for run in effect.runs]
+        return batch, runs
+
+    @staticmethod
+    def _hand_over(batch: list[tuple[Item, int]]) -> None:
+        for effect, generation in batch:
+            # After a detach the rest is the resume's: it sends again what was not listed.
+            there = effect.subscription.generation == generation
+            if there and not isinstance(effect, Remember):
+                hand_over(effect)
+
+    async def _release(self) -> None:
+        receipts, self._ended = self._ended, []
+        if not await self._guard.release(self._shard.key, self._shard.epoch, receipts):
+            self._known = None
+
+    async def _remember(self, runs: list[LeaseRun]) -> None:
+        self._behind = False
+        generation = self._guard.generation
+        if self._known != generation:
+            runs = self._everything()
+        told = await self._guard.grant(self._shard.key, self._shard.epoch, runs)
+        self._known = generation if told else None
+
+    def _everything(self) -> list[LeaseRun]:
+        return [
+            self._lease_run(subscription, run)
+            for subscription in self._shard.consumers.subscriptions.values()
+            for deadline, entries in groupby(subscription.held.values(), attrgetter("deadline"))
+            for run in make_runs(list(entries), deadline)
+        ]
+
+    def _lease_run(self, subscription: Subscription, run: Run) -> LeaseRun:
+        return LeaseRun(
+            subscription.prefix,
+            run.n,
+            len(run.messages),
+            run.lane,
+            run.seq,
+            run.fence,
+            subscription.session,
+            run.attempt - 1,
+            run.deliveries,
+            run.started,
+            subscription.lease_ms,
+            run.deadline + self._shard.offset,
+            self._shard.epoch,
+        )

@@ -1,0 +1,168 @@
+"""Slots: what this process owns, and the epochs under which its shards open.
+
+Claiming a slot begins a tenure. A shard uses an epoch once, for its counters start from 0 in each:
+so one that opens again takes one more epoch of its slot, and the other shards of the slot go on
+under theirs. A tenure ends when another process has the slot, or when it is given back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
+
+import trio
+
+from pushlane_dispatcher.shard.opening import read_all
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import Fenced, StoreError
+from pushlane_storage.ownership import Ownership
+from pushlane_storage.slot import slot_of
+
+log = logging.getLogger(__name__)
+
+RELEASE_MS = 5_000
+"""How long giving back slots may hold up whoever needed them for a moment."""
+
+
+class Slot:
+    def __init__(self, number: int, ownership: Ownership, owner: str) -> None:
+        self.number = number
+        self._ownership = ownership
+        self._owner = owner
+        self._claiming = trio.Lock()
+        self._lowest: int | None = None
+        """The first epoch of the tenure; None: it is not ours."""
+        self._newest = 0
+        self._opened: set[ShardKey] = set()
+        """Shards that used an epoch of this tenure."""
+        self._users = 0
+        """Shards that are open, and others who need it to stay ours."""
+
+    @property
+    def in_use(self) -> bool:
+        return self._users > 0
+
+    @property
+    def is_ours(self) -> bool:
+        return self._lowest is not None
+
+    def holds(self, epoch: int) -> bool:
+        """Whether the tenure lasts in which this epoch was taken."""
+        return self._lowest is not None and epoch >= self._lowest
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """It is not given back meanwhile."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+
+    async def epoch_for(self, key: ShardKey, alone: Callable[[], Awaitable[None]]) -> int:
+        """An epoch that this shard has not used. `alone` waits for what an older tenure left."""
+        async with self._claiming:
+            if self._lowest is None:
+                await alone()
+                await self._claim()
+            elif key in self._opened:
+                self._newest = await self._ownership.next_epoch(key)
+            return self._newest
+
+    async def own(self, alone: Callable[[], Awaitable[None]]) -> None:
+        """Come back when it is ours."""
+        async with self._claiming:
+            if self._lowest is None:
+                await alone()
+                await self._claim()
+
+    async def _claim(self) -> None:
+        self._opened.clear()
+        self._lowest = self._newest = await self._ownership.claim(self.number, self._owner)
+
+    def used(self, key: ShardKey) -> None:
+        """The shard's epoch is spent."""
+        self._opened.add(key)
+
+    def forget(self, key: ShardKey) -> None:
+        """Its queue is no more."""
+        self._opened.discard(key)
+
+    def lose(self) -> None:
+        """The tenure is over."""
+        self._lowest = None
+
+    async def release(self) -> None:
+        """Give it back, unless somebody needs it by now."""
+        async with self._claiming:
+            if self._lowest is not None and not self._users:
+                self.lose()  # first: nothing may be begun in a tenure that ends
+                await self._ownership.release(self.number)
+
+
+class Slots:
+    def __init__(self, ownership: Ownership, owner: str) -> None:
+        self._ownership = ownership
+        self._owner = owner
+        self._slots: dict[int, Slot] = {}
+
+    def of(self, key: ShardKey) -> Slot:
+        number = slot_of(key)
+        slot = self._slots.get(number)
+        if slot is None:
+            slot = self._slots[number] = Slot(number, self._ownership, self._owner)
+        return slot
+
+    def lost(self, number: int, epoch: int) -> Slot | None:
+        """The slot that was lost with this epoch; None: that is known, or it is ours again."""
+        slot = self._slots.get(number)
+        if slot is None or not slot.is_ours or slot._newest > epoch:
+            return None
+        return slot
+
+    @asynccontextmanager
+    async def owning(
+        self, keys: Iterable[ShardKey], alone: Callable[[Slot], Awaitable[None]], at_once: int
+    ) -> AsyncIterator[None]:
+        """All slots of some shards are ours, and stay so; those that nobody uses go back then.
+
+        Where nobody else could have them there is nothing to do.
+        """
+        if not self._ownership.shared:
+            yield
+            return
+        slots = list(dict.fromkeys(map(self.of, keys)))  # in the same order in every run
+
+        async def own(slot: Slot) -> None:
+            await slot.own(partial(alone, slot))
+
+        try:
+            with ExitStack() as stack:
+                for slot in slots:
+                    stack.enter_context(slot.using())
+                await read_all(own, slots, at_once)
+                yield
+        finally:
+            with trio.move_on_after(RELEASE_MS / 1000, shield=True):
+                await self.release_idle(slots)
+
+    async def confirm(self, keys: Iterable[ShardKey]) -> None:
+        """`Fenced` unless the slots of these shards were ours after this call began."""
+        if self._ownership.shared:
+            for slot, key in {self.of(key): key for key in keys}.items():
+                await self._ownership.confirm(key)
+                if not slot.is_ours:
+                    raise Fenced(f"slot {slot.number} is not ours any more")
+
+    async def release_idle(self, slots: Iterable[Slot] | None = None) -> None:
+        """Give back what no shard needs, where others may want it."""
+        if not self._ownership.shared:
+            return
+        for slot in list(self._slots.values() if slots is None else slots):
+            if slot.is_ours and not slot.in_use:
+                try:
+                    await slot.release()
+                except StoreError as error:  # the store tries again
+                    log.info("slot %d could not be given back: %s", slot.number, error)

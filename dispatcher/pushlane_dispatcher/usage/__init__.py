@@ -1,0 +1,1 @@
+"""Usage: what each shard counts, and who writes and reports it."""

@@ -1,5 +1,0 @@
-"""Histories of runs, and the checker that judges them: the referee of the product.
-
-`event` has the format, `rule` the table of rules and the report, `checker` says which rules apply
-when. The rules themselves stand in `publishing`, `leasing` and `ending`.
-"""

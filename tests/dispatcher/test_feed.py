@@ -1,0 +1,97 @@
+"""A feed: one subscription, over all shards of its queue."""
+
+from __future__ import annotations
+
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.core.act import ACK, START, Act
+from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.waiter import Waiter
+from tests.dispatcher.rig import TENANT, Consumer, blocked, message, rig
+from tests.dispatcher.subscriber import subscribe
+
+# Who may settle
+
+
+async def test_an_older_holder_has_no_say_after_a_resume_by_another() -> None:
+    """As when a client resumes at another gateway, and the first one does not know yet."""
+    async with rig() as r:
+        older = await subscribe(r.dispatcher, credit=10)
+        await r.publish(b"1", b"2")
+        await blocked()
+        (subscription,) = r.runner._shard.consumers.subscriptions.values()
+        newer = Consumer(r.runner, session="newer")
+        generation, lost = r.runner.resume(subscription, older.receipts, newer)
+        assert lost == []
+        for act in (ACK, START, Act("nack", dead=True), Act("extend", lease_ms=1_000_000)):
+            refused = await older.settle(act, *older.receipts)
+            assert (refused.lost, refused.error) == (older.receipts, None)
+        before = r.runner.stats()
+        assert (before.leased, before.acked, before.dead) == (2, 0, 0)
+        waiter: Waiter[SettleTicket] = Waiter()
+        r.runner.settle(subscription, generation, ACK, older.receipts, waiter)
+        assert (await waiter.wait()).lost == []
+        assert r.runner.stats().acked == 2
+
+
+async def test_who_resumed_goes_on() -> None:
+    async with rig(shards=3) as r:
+        it = await subscribe(r.dispatcher, credit=30)
+        await r.queue.publish([message(b"%d" % n) for n in range(30)])
+        await blocked()
+        for spans in (it.receipts[:10], it.receipts[10:20]):
+            it.feed.detach(30_000)
+            refused = await it.ack(*spans)
+            assert refused.lost == spans, "nobody settles between a drop and a resume"
+            lost: list[list[ReceiptRun]] = []
+            it.feed.resume(it.receipts, (), lost.append)
+            assert lost == [[]]
+            assert (await it.ack(*spans)).lost == []
+            it.receipts = [span for span in it.receipts if span not in spans]
+
+
+# What it says
+
+
+async def test_only_a_request_is_told_that_nothing_is_left() -> None:
+    async with rig(shards=3) as r:
+        request = await subscribe(r.dispatcher, session="http:me")
+        session = await subscribe(r.dispatcher)
+        await blocked()
+        assert (request.quiets > 0, session.quiets) == (True, 0)
+
+
+async def test_a_deleted_queue_ends_it() -> None:
+    async with rig(shards=3) as r:
+        it = await subscribe(r.dispatcher)
+        await r.dispatcher.delete(TENANT, "q")
+        assert it.end is not None
+        assert it.end[0] == "not_found"
+        assert it.feed.closed
+
+
+async def test_an_unsubscribed_one_gets_nothing_more_and_may_settle() -> None:
+    async with rig(shards=2) as r:
+        it = await subscribe(r.dispatcher, credit=10)
+        await r.queue.publish([message(b"%d" % n, key=f"{n}") for n in range(4)])
+        await blocked()
+        it.feed.unsubscribe()
+        await r.queue.publish([message(b"more")])
+        await blocked()
+        assert (len(it.bodies), it.feed.held) == (4, 4)
+        assert (await it.ack(*it.receipts)).lost == []
+        assert it.feed.held == 0
+
+
+async def test_a_paused_one_gets_nothing_and_goes_on_with_its_credit() -> None:
+    async with rig(shards=2) as r:
+        it = await subscribe(r.dispatcher, credit=3)
+        it.feed.pause(True)
+        await r.queue.publish([message(b"%d" % n, key=f"{n}") for n in range(8)])
+        await blocked()
+        assert it.bodies == []
+        it.feed.pause(False)
+        await blocked()
+        assert len(it.bodies) == 3
+        it.feed.set_credit(5)
+        await blocked()
+        assert len(it.bodies) == 5

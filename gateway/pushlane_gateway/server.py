@@ -36,16 +36,16 @@ from pushlane_gateway.auth.refused import FailedLogins, RefusedOrigins
 from pushlane_gateway.configuration.configuration import Configuration
 from pushlane_gateway.configuration.errors import ConfigurationError
 from pushlane_gateway.http.app import make_app
-from pushlane_gateway.http.tools import HttpTools
+from pushlane_gateway.http.context import HttpContext
 from pushlane_gateway.listener.address import Address, check_exposure
 from pushlane_gateway.listener.certificates import Certificates
 from pushlane_gateway.listener.connection import Service
 from pushlane_gateway.listener.listener import Listener, open_listener
 from pushlane_gateway.metrics import Metrics
 from pushlane_gateway.pipe.pipes import Pipes
+from pushlane_gateway.session.context import SessionContext
 from pushlane_gateway.session.sessions import LOOK_S, Sessions
 from pushlane_gateway.session.settings import SessionSettings
-from pushlane_gateway.session.tools import SessionTools
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Server:
         dispatcher: Dispatcher,
         authenticator: Authenticator,
         sessions: Sessions,
-        http: HttpTools,
+        http: HttpContext,
         listener: Listener,
         metrics: Metrics,
         tls: bool,
@@ -86,7 +86,7 @@ class Server:
 
         Clients of pipes settle with further requests, so with those the listener stops last.
         """
-        close_s, pipes = self.sessions.tools.settings.close_ms / 1000, self.http.pipes.opened
+        close_s, pipes = self.sessions.context.settings.close_ms / 1000, self.http.pipes.opened
         self.http.draining.set()
         if not pipes:
             self.listener.stop()
@@ -149,7 +149,7 @@ async def _serve(
     async with trio.open_nursery() as nursery:
         metrics = Metrics()
         failed_logins = FailedLogins(metrics, configuration.auth.failed_logins)
-        tools = SessionTools(
+        context = SessionContext(
             dispatcher,
             authenticator.authenticate,
             nursery,
@@ -164,12 +164,12 @@ async def _serve(
             admission=Admission(configuration.shares),
             failed_logins=failed_logins,
         )
-        sessions = Sessions(tools, configuration.gateway.connections)
+        sessions = Sessions(context, configuration.gateway.connections)
         authenticator.subscribe(sessions.keys_changed)
-        nursery.start_soon(tools.timers.run)
+        nursery.start_soon(context.timers.run)
         nursery.start_soon(authenticator.watch)
         origins = _origins(configuration, authenticator, metrics)
-        http = HttpTools(
+        http = HttpContext(
             dispatcher,
             authenticator,
             origins,

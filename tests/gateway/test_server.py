@@ -270,7 +270,7 @@ async def test_sessions_and_shards_go_by_the_configuration(tmp_path: Path) -> No
     settings = ("session.goaway_ms=1234", "limits.credit=20000")
     configuration = load(flags=flags, settings=settings, environment={})
     async with open_server(configuration) as server:
-        assert server.sessions.tools.settings.goaway_ms == 1234
+        assert server.sessions.context.settings.goaway_ms == 1234
         assert server.dispatcher._context.bounds.credit == 20_000
         names = {metric.name for metric in server.metrics.collect()}
         assert {"pushlane_open_shards", "pushlane_store_commits", "pushlane_clock_doubted"} <= names

@@ -62,7 +62,7 @@ class Rig:
         return self.server.metrics.limits.counts[limit]
 
     def in_use(self, name: str) -> int:
-        return self.server.sessions.tools.admission.taken()[name]
+        return self.server.sessions.context.admission.taken()[name]
 
     async def ask(self, token: str, method: str, target: str, body: Any = None) -> Answer:
         async with connected(self.server) as it:
@@ -171,11 +171,11 @@ async def test_looks_at_closed_queues_leave_places_for_others(
             assert (await r.ask(service, "POST", "/v1/queues", {"name": name})).status == 201
         gate, looks = trio.Event(), []
 
-        async def slow(tools: Any, row: Any) -> Any:
+        async def slow(context: Any, row: Any) -> Any:
             looks.append(row.name)
             if row.name == "big":
                 await gate.wait()
-            return await read_view(tools, row)
+            return await read_view(context, row)
 
         monkeypatch.setattr("pushlane_dispatcher.dispatcher.read_view", slow)
         statuses: list[int] = []
@@ -203,7 +203,7 @@ async def test_dry_runs_of_a_redrive_take_a_place(tmp_path: Path) -> None:
     async with rig(tmp_path, "http.peeks=1") as r:
         key = r.key()
         assert (await r.ask(key, "POST", "/v1/queues", {"name": "q.dead"})).status == 201
-        admission = r.server.sessions.tools.admission
+        admission = r.server.sessions.context.admission
         target, body = "/v1/queues/q.dead/redrive", {"max": 1, "to": "q"}
         assert (await r.ask(key, "POST", "/v1/queues", {"name": "q"})).status == 201
         with admission.admit(r.server.authenticator.authenticate(r.key()), "peeks"):

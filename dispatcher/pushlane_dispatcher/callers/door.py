@@ -120,24 +120,24 @@ class Door:
             answer(feed, None)
 
     def settle(
-        self, name: str, act: Act, spans: list[ReceiptRun], answer: Callable[[Gather], None]
+        self, name: str, act: Act, receipts: list[ReceiptRun], answer: Callable[[Gather], None]
     ) -> None:
         """For whoever has receipts; a feed's own go through the feed."""
         queue = self._dispatcher.opened(self._caller.tenant, name)
         if queue is None or name in self._parking.lines:
-            self._parking.add(name, partial(self._settle_later, name, act, spans, answer))
+            self._parking.add(name, partial(self._settle_later, name, act, receipts, answer))
         else:
-            queue.settle(act, spans, answer)
+            queue.settle(act, receipts, answer)
 
     async def _settle_later(
-        self, name: str, act: Act, spans: list[ReceiptRun], answer: Callable[[Gather], None]
+        self, name: str, act: Act, receipts: list[ReceiptRun], answer: Callable[[Gather], None]
     ) -> None:
         try:
             queue = await self._dispatcher.open_for(self._caller, name)
         except PushlaneError as error:
             answer(Gather.failed(error))
         else:
-            queue.settle(act, spans, answer)
+            queue.settle(act, receipts, answer)
 
     async def _open_with_room(self, name: str) -> OpenQueue:
         while True:

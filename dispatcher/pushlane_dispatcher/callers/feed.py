@@ -71,7 +71,7 @@ class FeedSink(Protocol):
         have none, and no lease). `again`: a resumed client did not list them."""
         ...
 
-    def lost(self, spans: list[ReceiptRun]) -> None:
+    def lost(self, receipts: list[ReceiptRun]) -> None:
         """These receipts are void."""
         ...
 
@@ -192,8 +192,8 @@ class Feed:
     def lease_left(self, deadline: int) -> int:
         return max(0, deadline - self._dispatcher.clock.now())
 
-    def part_lost(self, spans: list[ReceiptRun]) -> None:
-        self._tell_lost(spans)
+    def part_lost(self, receipts: list[ReceiptRun]) -> None:
+        self._tell_lost(receipts)
         self._settled()
 
     def part_ended(self, part: Part, code: str, message: str) -> None:
@@ -207,9 +207,9 @@ class Feed:
         else:
             self._reattach_soon()
 
-    def _tell_lost(self, spans: list[ReceiptRun]) -> None:
-        if spans:
-            self.sink.lost(spans)
+    def _tell_lost(self, receipts: list[ReceiptRun]) -> None:
+        if receipts:
+            self.sink.lost(receipts)
 
     def _settled(self) -> None:
         """Permits came back."""
@@ -268,13 +268,13 @@ class Feed:
     def settle(
         self,
         act: Act,
-        spans: list[ReceiptRun],
+        receipts: list[ReceiptRun],
         answer: Callable[[Gather], None],
         *,
         silently: bool = False,
     ) -> None:
         """Answers when all of it is durable; `silently`: as soon as it is known what is lost."""
-        mine, foreign = self._split(spans)
+        mine, foreign = self._split(receipts)
         gather = Gather(len(mine) + 1, answer)
         for part, own in mine.items():
             try:
@@ -291,7 +291,7 @@ class Feed:
         gather.one_less()
 
     def _split(
-        self, spans: list[ReceiptRun]
+        self, receipts: list[ReceiptRun]
     ) -> tuple[dict[Part, list[ReceiptRun]], list[ReceiptRun]]:
         """Receipts by part, and those that are nobody's here."""
         parts = self._parts
@@ -300,20 +300,20 @@ class Feed:
                 part.up = part.up and part.runner.stopped_by is None
         only = parts[0]
         if len(parts) == 1 and only.up:
-            for span in spans:  # asked with every settle
-                if span[0] != only.subscription.prefix:
+            for run in receipts:  # asked with every settle
+                if run[0] != only.subscription.prefix:
                     break
             else:
-                return {only: spans}, []
+                return {only: receipts}, []
         by_prefix = {part.subscription.prefix: part for part in parts}
         found: dict[Part, list[ReceiptRun]] = {}
         foreign: list[ReceiptRun] = []
-        for span in spans:
-            owner = by_prefix.get(span[0])
+        for run in receipts:
+            owner = by_prefix.get(run[0])
             if owner is None or (self.closed and not owner.up):
-                foreign.append(span)
+                foreign.append(run)
             else:
-                found.setdefault(owner, []).append(span)
+                found.setdefault(owner, []).append(run)
         return found, foreign
 
     # Shards that stopped

@@ -24,10 +24,10 @@ class Gather:
         nothing was done."""
 
     @classmethod
-    def all_lost(cls, spans: list[ReceiptRun]) -> Gather:
+    def all_lost(cls, receipts: list[ReceiptRun]) -> Gather:
         """What is nobody's any more."""
         gather = cls(0, lambda _: None)
-        gather.lost += spans
+        gather.lost += receipts
         return gather
 
     @classmethod

@@ -20,12 +20,17 @@ Runners = Sequence[ShardRunner | None]
 
 
 def settle_loose(
-    runners: Runners, act: Act, spans: list[ReceiptRun], gather: Gather, *, silently: bool = False
+    runners: Runners,
+    act: Act,
+    receipts: list[ReceiptRun],
+    gather: Gather,
+    *,
+    silently: bool = False,
 ) -> None:
     """Settle what each shard has of these; the rest is lost."""
     by_prefix: dict[str, list[ReceiptRun]] = {}
-    for span in spans:
-        by_prefix.setdefault(span[0], []).append(span)
+    for run in receipts:
+        by_prefix.setdefault(run[0], []).append(run)
     for prefix, own in by_prefix.items():
         runner = _find(runners, prefix)
         if runner is None:

@@ -90,11 +90,11 @@ class Part:
     # Receipts
 
     def settle(
-        self, act: Act, spans: list[ReceiptRun], answer: SettleAnswer | None
+        self, act: Act, receipts: list[ReceiptRun], answer: SettleAnswer | None
     ) -> SettleTicket:
         if not self.up:
             raise DOWN
-        return self.runner.settle(self.subscription, self.generation, act, spans, answer)
+        return self.runner.settle(self.subscription, self.generation, act, receipts, answer)
 
     # Coming and going of the client
 

@@ -77,8 +77,8 @@ class Receive:
                 )
         self._news.set()
 
-    def lost(self, spans: list[ReceiptRun]) -> None:
-        gone = {(prefix, n) for prefix, low, high in spans for n in range(low, high + 1)}
+    def lost(self, receipts: list[ReceiptRun]) -> None:
+        gone = {(prefix, n) for prefix, low, high in receipts for n in range(low, high + 1)}
         self._found = [found for found in self._found if (found.prefix, found.n) not in gone]
 
     def quiet(self) -> None:
@@ -152,9 +152,9 @@ class Receive:
         numbers: dict[str, list[int]] = {}
         for taken in self._taken:
             numbers.setdefault(taken.prefix, []).append(taken.n)
-        spans = [span for prefix, own in numbers.items() for span in runs_of_numbers(prefix, own)]
+        receipts = [run for prefix, own in numbers.items() for run in runs_of_numbers(prefix, own)]
         self._taken = []
-        self.feed.settle(START, spans, _ignore, silently=True)
+        self.feed.settle(START, receipts, _ignore, silently=True)
         self.feed.unsubscribe()
 
     def give_back(self) -> None:

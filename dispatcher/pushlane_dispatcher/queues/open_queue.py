@@ -124,10 +124,12 @@ class OpenQueue:
             parts.setdefault(shard_of(message, shards, self._chance), []).append(index)
         return dict(parts)
 
-    def settle(self, act: Act, spans: list[ReceiptRun], answer: Callable[[Gather], None]) -> None:
+    def settle(
+        self, act: Act, receipts: list[ReceiptRun], answer: Callable[[Gather], None]
+    ) -> None:
         """Settle for whoever has receipts; answers when all of it is durable."""
         gather = Gather(1, answer)
-        settle_loose(self.runners, act, spans, gather)
+        settle_loose(self.runners, act, receipts, gather)
         gather.one_less()
 
     async def purge(self) -> int:

@@ -1,8 +1,8 @@
 """The app: routes made of the table of operations, with one way for all errors.
 
-    tools = HttpTools(dispatcher, authenticator, origins, metrics, …)
-    app = make_app(tools)
-    tools.draining.set()      # before the server stops
+    context = HttpContext(dispatcher, authenticator, origins, metrics, …)
+    app = make_app(context)
+    context.draining.set()      # before the server stops
 
 Nothing here needs asyncio: Starlette's routes, requests and responses are plain ASGI.
 """
@@ -25,11 +25,11 @@ from starlette.types import Receive, Scope, Send
 from pushlane.wire.errors import NotFound, PushlaneError
 from pushlane_gateway.auth.identity import ANONYMOUS
 from pushlane_gateway.http.call import Call
+from pushlane_gateway.http.context import HttpContext, identify
 from pushlane_gateway.http.cors import Cors
 from pushlane_gateway.http.errors import ClientGone, error_response, internal, wrong_method
 from pushlane_gateway.http.operation import WITH_BODY, Operation
 from pushlane_gateway.http.table import OPERATIONS
-from pushlane_gateway.http.tools import HttpTools, identify
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +37,12 @@ log = logging.getLogger(__name__)
 class Resource:
     """An ASGI app."""
 
-    def __init__(self, operations: Sequence[Operation], tools: HttpTools) -> None:
+    def __init__(self, operations: Sequence[Operation], context: HttpContext) -> None:
         self._operations = {operation.method: operation for operation in operations}
         if "GET" in self._operations:
             self._operations["HEAD"] = self._operations["GET"]
         self._allowed = ", ".join([*self._operations, "OPTIONS"])
-        self._tools = tools
+        self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -52,11 +52,11 @@ class Resource:
             return
         if request.method == "HEAD":
             response.body = b""
-        self._tools.metrics.http_answers.add(str(response.status_code))
+        self._context.metrics.http_answers.add(str(response.status_code))
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
-        metrics = self._tools.metrics
+        metrics = self._context.metrics
         try:
             return await self._ask(request)
         except PushlaneError as error:
@@ -76,13 +76,13 @@ class Resource:
         operation = self._operations.get(request.method)
         if operation is None:
             raise wrong_method(self._allowed)
-        tools = self._tools
-        tools.metrics.http_requests.add(operation.name)
+        context = self._context
+        context.metrics.http_requests.add(operation.name)
         request.scope["route_path"] = operation.path
         identity = ANONYMOUS
         if not operation.public:
-            identity = identify(request, tools)
-        call = Call(request, operation, identity, tools)
+            identity = identify(request, context)
+        call = Call(request, operation, identity, context)
         if identity is not ANONYMOUS:
             call.vouch(call.claims)
         call.check_rights()
@@ -93,21 +93,21 @@ class Resource:
         return await operation.handler(call)
 
 
-def make_app(tools: HttpTools) -> Starlette:
+def make_app(context: HttpContext) -> Starlette:
     by_path = attrgetter("path")
     routes = [
-        Route(path, Resource(list(operations), tools))
+        Route(path, Resource(list(operations), context))
         for path, operations in groupby(sorted(OPERATIONS, key=by_path), by_path)
     ]
 
     async def no_such_path(_: Request, __: Exception) -> Response:
-        tools.metrics.errors.add("not_found")
-        tools.metrics.http_answers.add("404")
+        context.metrics.errors.add("not_found")
+        context.metrics.http_answers.add("404")
         return error_response(NotFound("there is nothing at this path: see /docs"))
 
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Cors, tools)],
+        middleware=[Middleware(Cors, context)],
         exception_handlers={HTTPException: no_such_path},
     )
     app.router.redirect_slashes = False

@@ -16,9 +16,9 @@ from pushlane.wire.names import check_queue_name
 from pushlane_gateway.auth.admission import Claims, Permit
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Action
+from pushlane_gateway.http.context import HttpContext
 from pushlane_gateway.http.errors import NO_STORE, ClientGone, with_hint
 from pushlane_gateway.http.operation import Operation
-from pushlane_gateway.http.tools import HttpTools
 from pushlane_gateway.listener.exchange import KNOWN
 
 T = TypeVar("T")
@@ -42,12 +42,12 @@ class Permitted(Response):
 
 class Call:
     def __init__(
-        self, request: Request, operation: Operation, identity: Identity, tools: HttpTools
+        self, request: Request, operation: Operation, identity: Identity, context: HttpContext
     ) -> None:
         self.request = request
         self.operation = operation
         self.identity = identity
-        self.tools = tools
+        self.context = context
 
     @property
     def tenant(self) -> str:
@@ -56,7 +56,7 @@ class Call:
     @property
     def claims(self) -> Claims:
         """Of whose shares it takes what it asks for."""
-        return self.tools.admission.claims(self.identity)
+        return self.context.admission.claims(self.identity)
 
     @property
     def queue(self) -> str:
@@ -97,7 +97,7 @@ class Call:
 
     def looking(self) -> Permit:
         """A place among those who look at what is stored. Raises Throttled."""
-        return self.tools.admission.admit(self.identity, "peeks")
+        return self.context.admission.admit(self.identity, "peeks")
 
     # What it says
 
@@ -132,7 +132,7 @@ class Call:
 
     async def read(self, most: int | None = None, limit: str = "frame_bytes") -> bytes:
         """The body as it came; raises TooLarge, before it is read where its length was said."""
-        most = most or self.tools.limits.frame_bytes
+        most = most or self.context.limits.frame_bytes
         data = bytearray()
         length = self.request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > most:
@@ -157,7 +157,7 @@ class Call:
     def encode(self, value: Any, permits: ExitStack) -> bytes:
         """Messages as an answer: one of the permits is for them. Raises Throttled."""
         content = msgspec.json.encode(value)
-        admission = self.tools.admission
+        admission = self.context.admission
         permits.enter_context(admission.admit(self.identity, "answers_bytes", len(content)))
         self.vouch(self.claims)  # its answer has a place: the budget of strangers has no part in it
         return content

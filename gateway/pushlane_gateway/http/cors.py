@@ -18,8 +18,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pushlane.wire.errors import Forbidden
+from pushlane_gateway.http.context import HttpContext
 from pushlane_gateway.http.errors import error_response
-from pushlane_gateway.http.tools import HttpTools
 
 OPEN = ("/healthz", "/readyz")
 METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
@@ -38,9 +38,9 @@ REFUSED = (
 class Cors:
     """An ASGI app around another one."""
 
-    def __init__(self, app: ASGIApp, tools: HttpTools) -> None:
+    def __init__(self, app: ASGIApp, context: HttpContext) -> None:
         self._app = app
-        self._tools = tools
+        self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OPEN:
@@ -48,7 +48,7 @@ class Cors:
             return
         headers = Headers(scope=scope)
         origin = _only(headers, "origin")
-        if not self._tools.origins(origin, _only(headers, "host")):
+        if not self._context.origins(origin, _only(headers, "host")):
             await self._refuse(scope, receive, send, headers)
         elif origin is None:
             await self._app(scope, receive, send)
@@ -61,8 +61,8 @@ class Cors:
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             await _preflight("*", 0)(scope, receive, send)
             return
-        self._tools.metrics.errors.add("forbidden")
-        self._tools.metrics.http_answers.add("403")
+        self._context.metrics.errors.add("forbidden")
+        self._context.metrics.http_answers.add("403")
         response = error_response(Forbidden(REFUSED))
         response.headers["access-control-allow-origin"] = "*"
         await response(scope, receive, send)

@@ -32,32 +32,32 @@ async def readyz(call: Call) -> Response:
 
 
 async def _fault(call: Call) -> str | None:
-    if call.tools.draining.is_set():
+    if call.context.draining.is_set():
         return "draining"
-    if call.tools.dispatcher.was_fenced:
+    if call.context.dispatcher.was_fenced:
         return "fenced: other servers took over"
     return await _store_fault(call)
 
 
 async def _store_fault(call: Call) -> str | None:
-    tools = call.tools
-    with trio.move_on_after(tools.settings.ready_ms / 1000):
+    context = call.context
+    with trio.move_on_after(context.settings.ready_ms / 1000):
         try:
-            await tools.dispatcher.list(DEFAULT_TENANT, limit=1)
+            await context.dispatcher.list(DEFAULT_TENANT, limit=1)
         except PushlaneError as error:
             log.warning("not ready: %s", error)
             return "the store does not answer"
         return None
-    tools.metrics.limits.add("ready_ms")
+    context.metrics.limits.add("ready_ms")
     return "the store does not answer in time"
 
 
 async def limits(call: Call) -> Response:
     """For clients without a session: they get no `welcome`."""
-    limits = call.tools.limits
+    limits = call.context.limits
     return call.answer(LimitsAnswer(limits.wire(), limits.resume_ms, limits.heartbeat_ms))
 
 
 async def metrics(call: Call) -> Response:
-    text = generate_latest(call.tools.metrics.registry())
+    text = generate_latest(call.context.metrics.registry())
     return Response(text, headers={"content-type": CONTENT_TYPE_LATEST, **NO_STORE})

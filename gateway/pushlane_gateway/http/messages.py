@@ -16,14 +16,14 @@ from pushlane_gateway.session.delivery import message_object, size_of
 async def peek(call: Call) -> Response:
     """What would be delivered next, as far as it goes into one answer."""
     query = call.query(PeekQuery)
-    dispatcher, most = call.tools.dispatcher, call.tools.settings.answer_bytes
+    dispatcher, most = call.context.dispatcher, call.context.settings.answer_bytes
     with ExitStack() as permits:
         permits.enter_context(call.looking())
         page = await dispatcher.peek(call.tenant, call.queue, query.limit, query.after, most)
         shown = _shown(page, most)
         following = page.after(len(shown))
         if following is not None and len(shown) < query.limit:
-            call.tools.metrics.limits.add("answer_bytes")
+            call.context.metrics.limits.add("answer_bytes")
         return Permitted(call.encode(PeekAnswer(shown, following), permits), permits.pop_all())
 
 
@@ -39,7 +39,7 @@ def _shown(page: Page, left: int) -> list[DeliverMessage]:
 
 
 async def get(call: Call) -> Response:
-    dispatcher = call.tools.dispatcher
+    dispatcher = call.context.dispatcher
     with ExitStack() as permits:
         permits.enter_context(call.looking())
         message, attempts = await dispatcher.message(call.tenant, call.queue, call.id)
@@ -50,9 +50,9 @@ async def get(call: Call) -> Response:
 
 async def explain(call: Call) -> Response:
     with call.looking():
-        return call.answer(await call.tools.dispatcher.explain(call.tenant, call.queue, call.id))
+        return call.answer(await call.context.dispatcher.explain(call.tenant, call.queue, call.id))
 
 
 async def cancel(call: Call) -> Response:
-    await call.tools.dispatcher.cancel(call.tenant, call.queue, call.id, call.claims)
+    await call.context.dispatcher.cancel(call.tenant, call.queue, call.id, call.claims)
     return call.answer(Nothing())

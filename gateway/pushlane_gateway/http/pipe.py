@@ -11,9 +11,9 @@ from pushlane.wire.errors import BadFrame, BadRequest, Unauthorized
 from pushlane_gateway.auth.admission import Claims
 from pushlane_gateway.auth.identity import ANONYMOUS
 from pushlane_gateway.http.call import JSON, Call
+from pushlane_gateway.http.context import look_at
 from pushlane_gateway.http.errors import NO_STORE, ClientGone
 from pushlane_gateway.http.objects import Nothing, PipeAnswer, PipeBody
-from pushlane_gateway.http.tools import look_at
 from pushlane_gateway.pipe.boxes import Answer, Gone
 from pushlane_gateway.pipe.pipe import Pipe
 from pushlane_gateway.pipe.split import split
@@ -44,7 +44,7 @@ class Fetched(Response):
 
 async def pipe(call: Call) -> Response:
     named = call.header(HEADER)
-    data = await _read(call, None if named is None else call.tools.pipes.find(named))
+    data = await _read(call, None if named is None else call.context.pipes.find(named))
     body, frames = _decode(call.operation.decoder, data, is_open=named is None)
     if frames is not None and not frames:
         raise BadRequest("frames is empty")
@@ -52,7 +52,7 @@ async def pipe(call: Call) -> Response:
         return _open(call, body, frames)
     if named is not None and body.pipe not in (None, named):
         raise BadRequest(f"pipe is another one than {HEADER} says")
-    found = call.tools.pipes.find(named or body.pipe or "")
+    found = call.context.pipes.find(named or body.pipe or "")
     if (body.n is None) != (frames is None):
         raise BadRequest("a send has both n and frames")
     if body.after is None:
@@ -73,7 +73,7 @@ async def _read(call: Call, pipe: Pipe | None) -> bytes:
         call.vouch(claims)
     if welcome:
         return await call.read()
-    return await call.read(call.tools.unauthenticated_bytes, "unauthenticated_bytes")
+    return await call.read(call.context.unauthenticated_bytes, "unauthenticated_bytes")
 
 
 def _claims(call: Call) -> Claims | None:
@@ -82,10 +82,10 @@ def _claims(call: Call) -> Claims | None:
     A wrong one is the session's to note: it looks at it again, unless the hello has another.
     """
     try:
-        identity = look_at(call.request, call.tools)
+        identity = look_at(call.request, call.context)
     except Unauthorized:
         return None
-    return None if identity is ANONYMOUS else call.tools.admission.claims(identity)
+    return None if identity is ANONYMOUS else call.context.admission.claims(identity)
 
 
 def _decode(
@@ -106,10 +106,10 @@ def _decode(
 def _open(call: Call, body: PipeBody, frames: list[bytes] | None) -> Response:
     if frames is None or not (body.n is body.after is body.close is None):
         raise BadRequest("a pipe is opened with frames alone, and named in all other requests")
-    call.tools.check_going()
+    call.context.check_going()
     client = call.request.client
     peer = "" if client is None else f"{client.host}:{client.port}"
-    opened = call.tools.pipes.open(frames, call.header("authorization"), peer)
+    opened = call.context.pipes.open(frames, call.header("authorization"), peer)
     return call.answer(PipeAnswer(opened.id))
 
 
@@ -124,7 +124,7 @@ async def _send(call: Call, pipe: Pipe, body: PipeBody, frames: list[bytes]) -> 
 
 
 async def _receive(call: Call, pipe: Pipe, after: int, wait_ms: int | None) -> Response:
-    most = call.tools.limits.wait_ms
+    most = call.context.limits.wait_ms
     if wait_ms is None:
         wait_ms = min(WAIT_MS, most)
     if wait_ms > most:

@@ -24,20 +24,20 @@ NOBODY = 1
 
 
 async def publish(call: Call) -> Response:
-    tools = call.tools
-    tools.check_going()
+    context = call.context
+    context.check_going()
     body: PublishBody = await call.body()
     messages: list[PublishMessage] = [*body.messages]
-    _set_dedup(messages, call.header(HEADER), tools.limits.dedup_bytes)
+    _set_dedup(messages, call.header(HEADER), context.limits.dedup_bytes)
     frame = Publish(NOBODY, call.queue, messages)
     failed = _check(call, frame)
-    batch = Batch(frame, failed, None, tools.clock.wall())
+    batch = Batch(frame, failed, None, context.clock.wall())
     since = trio.current_time()
     waiter: Waiter[Publication | None] = Waiter()
-    with tools.door(call.identity, waiter, make=True) as door:
+    with context.door(call.identity, waiter, make=True) as door:
         door.publish(call.queue, batch.messages, batch.lanes, waiter)
         publication = await waiter.wait()
-    tools.metrics.publish_seconds.observe(trio.current_time() - since)
+    context.metrics.publish_seconds.observe(trio.current_time() - since)
     return _answer(call, batch, publication)
 
 
@@ -59,14 +59,14 @@ def _set_dedup(messages: list[PublishMessage], key: str | None, most: int) -> No
 def _check(call: Call, frame: Publish) -> list[Failed]:
     if any(message.seq is not None for message in frame.messages):
         raise BadRequest("seq is for sessions: use dedup or Idempotency-Key")
-    failed = check_publish(frame, call.tools.limits, has_producer=False)
+    failed = check_publish(frame, call.context.limits, has_producer=False)
     if failed:
-        call.tools.metrics.limits.add("message_bytes", len(failed))
+        call.context.metrics.limits.add("message_bytes", len(failed))
     return failed
 
 
 def _answer(call: Call, batch: Batch, publication: Publication | None) -> Response:
-    metrics = call.tools.metrics
+    metrics = call.context.metrics
     published = batch.answer(NOBODY, publication)
     if publication is not None:
         for error in publication.failed.values():

@@ -153,12 +153,12 @@ async def _standings(call: Call, rows: list[QueueRow]) -> dict[str, Standing | N
     None of the others, and of those that can't be read."""
     dispatcher = _dispatcher(call)
     found: dict[str, Standing | None] = {row.name: None for row in rows}
-    with call.looking(), trio.move_on_after(call.tools.settings.list_stats_ms / 1000) as scope:
+    with call.looking(), trio.move_on_after(call.context.settings.list_stats_ms / 1000) as scope:
         for row in sorted(rows, key=lambda row: dispatcher.opened(row.tenant, row.name) is None):
             with suppress(PushlaneError):
                 found[row.name] = await dispatcher.standing(row.tenant, row.name)
     if scope.cancelled_caught:
-        call.tools.metrics.limits.add("list_stats_ms")
+        call.context.metrics.limits.add("list_stats_ms")
     return found
 
 
@@ -190,7 +190,7 @@ async def resume(call: Call) -> Response:
 
 async def redrive(call: Call) -> Response:
     """A part of the queue at a time: see `Redrive`."""
-    call.tools.check_going()
+    call.context.check_going()
     body: RedriveBody = await call.body()
     for name in (body.to, body.queue):
         if name is not None:
@@ -198,7 +198,7 @@ async def redrive(call: Call) -> Response:
     if body.to is not None:
         call.need(("publish",), body.to)
     wanted = Redrive(
-        max=body.max, budget_ms=call.tools.settings.redrive_ms, to=body.to, cause=body.cause,
+        max=body.max, budget_ms=call.context.settings.redrive_ms, to=body.to, cause=body.cause,
         queue=body.queue, key=body.key, from_at=body.from_at, until_at=body.until_at,
         rate=body.rate, dry_run=body.dry_run, targets=call.identity.queues("publish"),
     )  # fmt: skip
@@ -211,7 +211,7 @@ async def redrive(call: Call) -> Response:
 
 async def retention(call: Call) -> Response:
     """For the retention job: it drops buckets that it has archived. Safe to repeat."""
-    call.tools.check_going()
+    call.context.check_going()
     body: RetentionBody = await call.body()
     dispatcher = _dispatcher(call)
     if not body.drop:
@@ -227,18 +227,18 @@ async def retention(call: Call) -> Response:
 
 
 def _dispatcher(call: Call) -> Dispatcher:
-    return call.tools.dispatcher
+    return call.context.dispatcher
 
 
 async def _existing(call: Call, name: str) -> QueueRow | None:
     try:
-        return await call.tools.dispatcher.get(call.tenant, name)
+        return await call.context.dispatcher.get(call.tenant, name)
     except NotFound:
         return None
 
 
 async def _update(call: Call, config: QueueConfig, version: int | None) -> QueueRow:
-    return await call.tools.dispatcher.update(call.tenant, call.queue, config, version)
+    return await call.context.dispatcher.update(call.tenant, call.queue, config, version)
 
 
 def _show(call: Call, row: QueueRow, status: int = 200) -> Response:

@@ -38,15 +38,15 @@ class ReceiveAnswer(Permitted):
 
 
 async def receive(call: Call) -> Response:
-    tools = call.tools
-    tools.check_going()
+    context = call.context
+    context.check_going()
     body: ReceiveBody = await call.body()
     _check(call, body)
     identity = call.identity
-    with tools.admission.admit(identity, "polls"):
+    with context.admission.admit(identity, "polls"):
         found = Receive(identity.tenant, call.queue, identity.name, body.max, body.lease_ms)
         waiter: Waiter[Feed | None] = Waiter()
-        with tools.door(identity, waiter, make=True) as door:
+        with context.door(identity, waiter, make=True) as door:
             door.subscribe(found.spec, found, waiter)
             found.subscribed(await waiter.wait())
         try:
@@ -58,11 +58,11 @@ async def receive(call: Call) -> Response:
 
 
 def _answer(call: Call, found: Receive) -> Response:
-    messages = [_shown(each) for each in found.take(call.tools.settings.answer_bytes, size_of)]
-    call.tools.authenticator.check(call.identity)  # it may have been revoked meanwhile
+    messages = [_shown(each) for each in found.take(call.context.settings.answer_bytes, size_of)]
+    call.context.authenticator.check(call.identity)  # it may have been revoked meanwhile
     with ExitStack() as permits:
         content = call.encode(MessagesAnswer(messages), permits)
-        call.tools.metrics.delivered += len(messages)
+        call.context.metrics.delivered += len(messages)
         return ReceiveAnswer(found, content, permits.pop_all())
 
 
@@ -73,7 +73,7 @@ def _shown(found: Received) -> DeliverMessage:
 
 
 def _check(call: Call, body: ReceiveBody) -> None:
-    limits = call.tools.limits
+    limits = call.context.limits
     if not 1 <= body.max <= limits.batch:
         raise BadRequest(f"max is {body.max}: 1 to {limits.batch}", limit="batch")
     if not 0 <= body.wait_ms <= limits.wait_ms:
@@ -94,12 +94,12 @@ async def _wait(call: Call, found: Receive, wait_ms: int) -> None:
             nursery.cancel_scope.cancel()
 
         async def watch_server() -> None:
-            await call.tools.draining.wait()
+            await call.context.draining.wait()
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(watch_client)
         nursery.start_soon(watch_server)
-        await found.wait(wait_ms, call.tools.settings.grace_ms)
+        await found.wait(wait_ms, call.context.settings.grace_ms)
         nursery.cancel_scope.cancel()
     if gone:
         raise ClientGone

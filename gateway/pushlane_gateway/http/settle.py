@@ -21,32 +21,32 @@ NONE = 1
 
 async def ack(call: Call) -> Response:
     body: AckBody = await call.body()
-    spans = check_receipts(Ack(NONE, body.receipts), call.tools.limits)
-    return await _settle(call, ACK, spans)
+    receipts = check_receipts(Ack(NONE, body.receipts), call.context.limits)
+    return await _settle(call, ACK, receipts)
 
 
 async def nack(call: Call) -> Response:
     body: NackBody = await call.body()
     frame = Nack(NONE, body.receipts, body.delay_ms, body.error, body.dead)
-    spans = check_nack(frame, call.tools.limits)
+    receipts = check_nack(frame, call.context.limits)
     act = Act("nack", delay_ms=body.delay_ms, error=body.error, dead=body.dead)
-    return await _settle(call, act, spans)
+    return await _settle(call, act, receipts)
 
 
 async def extend(call: Call) -> Response:
     body: ExtendBody = await call.body()
-    spans = check_extend(Extend(NONE, body.receipts, body.lease_ms), call.tools.limits)
-    return await _settle(call, Act("extend", lease_ms=body.lease_ms), spans)
+    receipts = check_extend(Extend(NONE, body.receipts, body.lease_ms), call.context.limits)
+    return await _settle(call, Act("extend", lease_ms=body.lease_ms), receipts)
 
 
-async def _settle(call: Call, act: Act, spans: list[ReceiptRun]) -> Response:
-    tools = call.tools
+async def _settle(call: Call, act: Act, receipts: list[ReceiptRun]) -> Response:
+    context = call.context
     waiter: Waiter[Gather] = Waiter()
-    with tools.door(call.identity, waiter) as door:
-        door.settle(call.queue, act, spans, waiter)
+    with context.door(call.identity, waiter) as door:
+        door.settle(call.queue, act, receipts, waiter)
         found = await waiter.wait()
     if found.error is not None:
         raise found.error
-    done = count(spans) - count(found.duplicate) - count(found.lost)
-    tools.metrics.settled.add(call.operation.name, done)
+    done = count(receipts) - count(found.duplicate) - count(found.lost)
+    context.metrics.settled.add(call.operation.name, done)
     return call.answer(SettleAnswer(render_all(found.lost), render_all(found.duplicate)))

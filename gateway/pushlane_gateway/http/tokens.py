@@ -12,7 +12,7 @@ from pushlane_gateway.http.objects import TokenAnswer, TokenBody
 async def create(call: Call) -> Response:
     body: TokenBody = await call.body()
     rules = parse_rules(body.rules)
-    token, expires_at = call.tools.authenticator.issue(
+    token, expires_at = call.context.authenticator.issue(
         call.identity, rules, body.ttl_ms, body.subject
     )
     return call.answer(TokenAnswer(token, expires_at))

@@ -21,8 +21,8 @@ async def usage(call: Call) -> Response:
     query = call.query(UsageQuery)
     if query.queue is not None:
         call.need(("manage",), check_queue_name(query.queue))
-    settings, step = call.tools.settings, STEPS[query.by]
-    until = _time("until", query.until, call.tools.dispatcher.clock.wall())
+    settings, step = call.context.settings, STEPS[query.by]
+    until = _time("until", query.until, call.context.dispatcher.clock.wall())
     since = _time("since", query.since, max(0, until - DAY_MS))
     if since >= until:
         raise BadRequest("since must be before until")
@@ -33,7 +33,7 @@ async def usage(call: Call) -> Response:
             f"from since to until there are more than {settings.usage_points} times a {query.by}:"
             " ask for less, or for longer stretches",
         )
-    points = await call.tools.dispatcher.usage(
+    points = await call.context.dispatcher.usage(
         call.tenant, since // 60_000, (until - 1) // 60_000, step, query.queue,
         settings.usage_answers, call.claims,
     )  # fmt: skip
@@ -46,11 +46,11 @@ async def put_bills(call: Call) -> Response:
 
     A tenant doesn't write its own bills: who operates the server writes those of all.
     """
-    call.tools.check_going()
+    call.context.check_going()
     body: BillsBody = await call.body()
     tenant = check_tenant_name(body.tenant)
     rows = {(bill.queue, bill.minute): bill.costs for bill in body.bills}
-    await call.tools.dispatcher.usage_writer.put_bills(tenant, rows)
+    await call.context.dispatcher.usage_writer.put_bills(tenant, rows)
     return call.answer(Nothing())
 
 

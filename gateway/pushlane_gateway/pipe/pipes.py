@@ -28,14 +28,14 @@ class Pipes:
     def __init__(self, sessions: Sessions, settings: HttpSettings, most_bytes: int) -> None:
         """`most_bytes`: what may wait in one pipe before it is cut."""
         self._sessions = sessions
-        self._tools = sessions.tools
-        self._metrics = sessions.tools.metrics
+        self._context = sessions.context
+        self._metrics = sessions.context.metrics
         self._settings = settings
         self._most_bytes = most_bytes
         self._open: dict[str, Pipe] = {}
         self._closed: dict[str, Pipe] = {}
         """Those whose close may not have been heard, the oldest first."""
-        self.admission = sessions.tools.admission
+        self.admission = sessions.context.admission
         self.admission.limit("pipes", settings.pipes, "pipes")
         self._metrics.gauge("pipes", "Open pipes.", lambda: len(self._open))
 
@@ -46,7 +46,7 @@ class Pipes:
         """Begin one with its first frames. Raises Unavailable."""
         self._make_room()
         pipe = Pipe(
-            f"{self._tools.node}.{secrets.token_urlsafe(24)}",
+            f"{self._context.node}.{secrets.token_urlsafe(24)}",
             frames,
             answer_bytes=self._settings.answer_bytes,
             most_bytes=self._most_bytes,
@@ -55,7 +55,7 @@ class Pipes:
         )
         self._open[pipe.id] = pipe
         self._metrics.pipes_opened += 1
-        self._tools.nursery.start_soon(self._run, pipe)
+        self._context.nursery.start_soon(self._run, pipe)
         self._look_at(pipe.id, trio.current_time() + self._settings.pipe_ms / 1000)
         return pipe
 
@@ -105,7 +105,7 @@ class Pipes:
 
     def _look_at(self, id: str, when: float) -> None:
         """By its name: a timer is not what keeps a pipe."""
-        self._tools.timers.at(when, partial(self._look, id))
+        self._context.timers.at(when, partial(self._look, id))
 
     def _look(self, id: str) -> None:
         """Cut it if its client has been silent for too long; else look again."""

@@ -66,8 +66,8 @@ class Connection:
         self.over = False
         """We closed it: what still comes in no longer counts."""
         self._sessions = sessions
-        self._tools = tools = sessions.tools
-        self._metrics = tools.metrics
+        self._context = context = sessions.context
+        self._metrics = context.metrics
         self._requests: Requests | None = None
         self._encode = socket.codec.encode
         self._permit: Permit | None = None
@@ -77,8 +77,8 @@ class Connection:
     # Reading
 
     async def run(self) -> None:
-        tools = self._tools
-        tools.timers.at(trio.current_time() + tools.limits.hello_ms / 1000, self._hello_late)
+        context = self._context
+        context.timers.at(trio.current_time() + context.limits.hello_ms / 1000, self._hello_late)
         clean = False
         try:
             await self._serve()
@@ -92,7 +92,7 @@ class Connection:
             self._end()
             self.leave()
             if self.session is not None:
-                self._tools.dispatcher.usage_writer.disconnected(self.session.identity.tenant)
+                self._context.dispatcher.usage_writer.disconnected(self.session.identity.tenant)
             self._sessions.left(self, clean)
 
     def leave(self) -> None:
@@ -114,7 +114,7 @@ class Connection:
         return "no session yet" if session is None else f"{session.client!a} ({session.ref})"
 
     async def _serve(self) -> None:
-        receive, most = self.socket.receive, self._tools.settings.outbox_bytes
+        receive, most = self.socket.receive, self._context.settings.outbox_bytes
         self._look_at_header()
         while True:
             messages = await receive()
@@ -161,20 +161,20 @@ class Connection:
         """Who says with the request who they are may begin with a large hello."""
         if self.socket.authorization is not None:
             with suppress(Unauthorized):  # the hello may have another token
-                self._admit(self._tools.authenticate(bearer(self.socket.authorization)))
+                self._admit(self._context.authenticate(bearer(self.socket.authorization)))
 
     def _admit(self, identity: Identity) -> None:
         known = identity is not ANONYMOUS
-        self.socket.admit(self._tools.admission.claims(identity) if known else None)
+        self.socket.admit(self._context.admission.claims(identity) if known else None)
 
     def _hello_late(self) -> None:
         if self._requests is None and not self.over:
             self._metrics.limits.add("hello_ms")
-            late = f"no hello within {self._tools.limits.hello_ms} ms: connect again"
+            late = f"no hello within {self._context.limits.hello_ms} ms: connect again"
             self._turn_away(Unavailable(late))
 
     def _turn_away(self, error: PushlaneError) -> None:
-        self._tools.failed_logins.note(self.socket.peer, error)
+        self._context.failed_logins.note(self.socket.peer, error)
         self.send_error(error)
         self.close(1008, error.code)
 
@@ -183,8 +183,8 @@ class Connection:
             self._turn_away(BadRequest("the first frame must be hello"))
             return
         try:
-            identity = self._tools.authenticate(frame.token or bearer(self.socket.authorization))
-            held = check_hello(frame, self._tools.limits)
+            identity = self._context.authenticate(frame.token or bearer(self.socket.authorization))
+            held = check_hello(frame, self._context.limits)
         except (BadRequest, Unauthorized) as error:
             self._turn_away(error)
             return
@@ -205,7 +205,7 @@ class Connection:
 
         Raises Throttled; then the older one lives on, and has its place.
         """
-        admission, old = self._tools.admission, None if session is None else session.connection
+        admission, old = self._context.admission, None if session is None else session.connection
         if session is None or old is None:
             self._permit = admission.admit(identity, self.socket.limit)
             return
@@ -233,24 +233,24 @@ class Connection:
         self, hello: Hello, session: Session, lost: dict[int, list[ReceiptRun]], *, resumed: bool
     ) -> None:
         """Welcome it; `lost` is what it lists and has no longer."""
-        tools, identity = self._tools, session.identity
+        context, identity = self._context, session.identity
         session.client = hello.client or session.client
         if hello.producer:
             session.producer = owned_producer(hello.producer, identity.key)
         self.session = session
-        tools.dispatcher.usage_writer.connected(identity.tenant)
+        context.dispatcher.usage_writer.connected(identity.tenant)
         self._requests = Requests(self, session)
         self.send(
             Welcome(
                 session.id,
-                tools.node,
-                tools.server,
+                context.node,
+                context.server,
                 resumed,
-                tools.clock.system(),
-                tools.limits.resume_ms,
-                tools.limits.heartbeat_ms,
+                context.clock.system(),
+                context.limits.resume_ms,
+                context.limits.heartbeat_ms,
                 self._sessions.wire_limits,
-                {str(sub): render_all(spans) for sub, spans in lost.items()},
+                {str(sub): render_all(receipts) for sub, receipts in lost.items()},
             )
         )
         if resumed:
@@ -263,26 +263,26 @@ class Connection:
         """Beat when nothing was sent for long, and end with the token."""
         if self.over or self.session is None:
             return
-        tools = self._tools
-        now, silence = trio.current_time(), tools.limits.heartbeat_ms / 1000
+        context = self._context
+        now, silence = trio.current_time(), context.limits.heartbeat_ms / 1000
         expires_at = self.session.identity.expires_at
         next_at = max(now, self.socket.last_sent_at) + silence
         if self.socket.last_sent_at + silence <= now:
-            self.send(Beat(tools.clock.system()))
+            self.send(Beat(context.clock.system()))
         else:
             next_at = self.socket.last_sent_at + silence
         if expires_at is not None and not self.going:
-            left = (expires_at - tools.clock.system()) / 1000
+            left = (expires_at - context.clock.system()) / 1000
             if left <= 0:
                 self.goaway("token_expired")
-                tools.timers.at(now + tools.settings.goaway_ms / 1000, self._expired)
+                context.timers.at(now + context.settings.goaway_ms / 1000, self._expired)
             else:
                 next_at = min(next_at, now + left)
-        tools.timers.at(next_at, self._check)
+        context.timers.at(next_at, self._check)
 
     def check_identity(self) -> None:
         """Keys have changed: is it still somebody?"""
-        if self.session is not None and not self._tools.still_valid(self.session.identity):
+        if self.session is not None and not self._context.still_valid(self.session.identity):
             self._turn_away(Unauthorized("the key of this session is no longer valid"))
 
     def _expired(self) -> None:
@@ -312,8 +312,8 @@ class Connection:
         self._metrics.goaways.add(reason)
         if reason == "slow_consumer":
             log.info("%s reads too slowly: it is told to go away", self._who)
-        pause = self._tools.settings.reconnect_ms
-        self.send(Goaway(reason, int(pause * (1 + self._tools.chance()))))
+        pause = self._context.settings.reconnect_ms
+        self.send(Goaway(reason, int(pause * (1 + self._context.chance()))))
         if self.session is not None:
             self.session.pause(True)
 
@@ -321,8 +321,8 @@ class Connection:
         """`goaway`, time to settle, and the end."""
         if not self.going:
             self.goaway("drain")
-            later = trio.current_time() + self._tools.settings.goaway_ms / 1000
-            self._tools.timers.at(later, self._gone)
+            later = trio.current_time() + self._context.settings.goaway_ms / 1000
+            self._context.timers.at(later, self._gone)
 
     def _gone(self) -> None:
         self.close(1001, "drain")
@@ -351,15 +351,15 @@ class Connection:
         """See whether too much waits to be written, and to it that it gets less."""
         if self.over or self._flowing is not None:
             return
-        if self.socket.outbox_bytes > self._tools.settings.outbox_bytes:
+        if self.socket.outbox_bytes > self._context.settings.outbox_bytes:
             self._metrics.limits.add("outbox_bytes")
             self._flowing = trio.Event()
             if self.session is not None:
                 self.session.pause(True)
-            self._tools.nursery.start_soon(self._until_drained, self._flowing)
+            self._context.nursery.start_soon(self._until_drained, self._flowing)
 
     async def _until_drained(self, flowing: trio.Event) -> None:
-        settings = self._tools.settings
+        settings = self._context.settings
         try:
             with trio.move_on_after(settings.slow_ms / 1000) as patience:
                 await self.socket.drain(settings.outbox_bytes // 2)

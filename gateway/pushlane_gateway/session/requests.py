@@ -53,17 +53,17 @@ class Requests:
     def __init__(self, connection: Connection, session: Session) -> None:
         self._connection = connection
         self._session = session
-        self._tools = tools = session.tools
-        self._limits = tools.limits
-        self._metrics = tools.metrics
-        self._wall = tools.clock.wall
+        self._context = context = session.context
+        self._limits = context.limits
+        self._metrics = context.metrics
+        self._wall = context.clock.wall
         self._unanswered: set[int] = set()
         self._inflight = 0
         """Published bytes that wait for their answer."""
         self._room: trio.Event | None = None
-        template = tools.template if tools.auto_create else None
+        template = context.template if context.auto_create else None
         caller = Caller(session.identity.tenant, session.claims, template)
-        self._door = tools.dispatcher.door(caller, connection.failed)
+        self._door = context.dispatcher.door(caller, connection.failed)
         self._take: dict[type[Any], Callable[[Any], None]] = {
             Hello: self._hello,
             Publish: self._publish,
@@ -198,7 +198,7 @@ class Requests:
         check_subscribe(frame, self._limits)
         name = self._session.allowed("consume", frame.from_)
         self._session.check_room()
-        session, settings = self._session, self._tools.settings
+        session, settings = self._session, self._context.settings
         spec = Spec(
             session.identity.tenant,
             name,
@@ -251,24 +251,24 @@ class Requests:
         self._settle(frame, ACK, check_receipts(frame, self._limits))
 
     def _nack(self, frame: Nack) -> None:
-        spans = check_nack(frame, self._limits)
+        receipts = check_nack(frame, self._limits)
         act = Act("nack", delay_ms=frame.delay_ms, error=frame.error, dead=frame.dead)
-        self._settle(frame, act, spans)
+        self._settle(frame, act, receipts)
 
     def _extend(self, frame: Extend) -> None:
-        spans = check_extend(frame, self._limits)
-        self._settle(frame, Act("extend", lease_ms=frame.lease_ms), spans)
+        receipts = check_extend(frame, self._limits)
+        self._settle(frame, Act("extend", lease_ms=frame.lease_ms), receipts)
 
     def _settle(
-        self, frame: Start | Ack | Nack | Extend, act: Act, spans: list[ReceiptRun]
+        self, frame: Start | Ack | Nack | Extend, act: Act, receipts: list[ReceiptRun]
     ) -> None:
         sub = self._session.sub(frame.sub)
         silently = frame.id is None
-        answer = partial(self._told if silently else self._settled, frame, count(spans))
+        answer = partial(self._told if silently else self._settled, frame, count(receipts))
         if sub is None:
-            answer(Gather.all_lost(spans))
+            answer(Gather.all_lost(receipts))
         else:
-            sub.feed.settle(act, spans, answer, silently=silently)
+            sub.feed.settle(act, receipts, answer, silently=silently)
 
     def _told(self, frame: Start | Ack | Nack | Extend, total: int, gather: Gather) -> None:
         """Of a frame without an id only what is lost is told, and what went wrong."""

@@ -22,8 +22,8 @@ from pushlane_dispatcher.port import Feed
 from pushlane_gateway.auth.admission import Claims, Permit
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Action
+from pushlane_gateway.session.context import SessionContext
 from pushlane_gateway.session.sub import Sub
-from pushlane_gateway.session.tools import SessionTools
 
 if TYPE_CHECKING:
     from pushlane_gateway.session.connection import Connection
@@ -40,13 +40,13 @@ def reference(id: str) -> str:
 
 
 class Session:
-    def __init__(self, id: str, identity: Identity, tools: SessionTools) -> None:
+    def __init__(self, id: str, identity: Identity, context: SessionContext) -> None:
         self.id = id
         """A secret between us and the client: with it, a session is resumed."""
         self.ref = reference(id)
         """What others may see of it."""
         self.identity = identity
-        self.tools = tools
+        self.context = context
         self.client: str | None = None
         self.producer: str | None = None
         self.connection: Connection | None = None
@@ -66,7 +66,7 @@ class Session:
     @property
     def claims(self) -> Claims:
         """Of whose shares it takes what it asks for."""
-        return self.tools.admission.claims(self.identity)
+        return self.context.admission.claims(self.identity)
 
     @property
     def held(self) -> int:
@@ -84,7 +84,7 @@ class Session:
         name = self._known.get((action, target))
         if name is None:
             name = self._check(action, target)
-            if len(self._known) >= self.tools.settings.known_names:
+            if len(self._known) >= self.context.settings.known_names:
                 self._known.clear()
             self._known[action, target] = name
         return name
@@ -101,7 +101,7 @@ class Session:
 
     def check_room(self) -> None:
         """Raise unless there may be one more sub."""
-        most = self.tools.limits.subs
+        most = self.context.limits.subs
         if len(self.subs) >= most:
             for sub in list(self.subs.values()):
                 if sub.feed.closed and not sub.feed.held:
@@ -134,8 +134,8 @@ class Session:
         """Once nothing is held by a closed sub; a repeated settle is a duplicate until then."""
         if not sub.forgetting and not sub.feed.held:
             sub.forgetting = True
-            later = trio.current_time() + self.tools.limits.resume_ms / 1000
-            self.tools.timers.at(later, partial(self._forget, sub))
+            later = trio.current_time() + self.context.limits.resume_ms / 1000
+            self.context.timers.at(later, partial(self._forget, sub))
 
     def _forget(self, sub: Sub) -> None:
         if self.subs.get(sub.number) is sub:
@@ -156,7 +156,7 @@ class Session:
 
     def detach(self) -> None:
         """Its connection is gone; it can be resumed for a while."""
-        resume_ms = self.tools.limits.resume_ms
+        resume_ms = self.context.limits.resume_ms
         self.connection = None
         self.away_until = trio.current_time() + resume_ms / 1000
         for sub in self.subs.values():
@@ -176,24 +176,24 @@ class Session:
             self._known.clear()
         self.identity = identity
         self.paused = False
-        lost = {number: spans for number, spans in held.items() if number not in self.subs}
+        lost = {number: receipts for number, receipts in held.items() if number not in self.subs}
         for number, sub in list(self.subs.items()):
             if not identity.allows("consume", sub.queue):
                 lost[number] = held.get(number, [])
                 self._withdraw(sub)
         waits_for = set(self.subs)
 
-        def told(number: int, spans: list[ReceiptRun]) -> None:
-            lost[number] = spans
+        def told(number: int, receipts: list[ReceiptRun]) -> None:
+            lost[number] = receipts
             waits_for.discard(number)
             if not waits_for:
-                answer({number: spans for number, spans in lost.items() if spans})
+                answer({number: receipts for number, receipts in lost.items() if receipts})
 
         for number, sub in list(self.subs.items()):
             sub.feed.pause(False)
             sub.feed.resume(held.get(number, []), self.claims, partial(told, number))
         if not self.subs:
-            answer({number: spans for number, spans in lost.items() if spans})
+            answer({number: receipts for number, receipts in lost.items() if receipts})
 
     def resumed(self) -> None:
         """The client was welcomed: what else happened while it was away."""

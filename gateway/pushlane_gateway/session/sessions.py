@@ -15,31 +15,31 @@ import trio
 
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.session.connection import Connection
+from pushlane_gateway.session.context import SessionContext
 from pushlane_gateway.session.link import Link
 from pushlane_gateway.session.session import Session
-from pushlane_gateway.session.tools import SessionTools
 
 LOOK_S = 0.02
 """How often a server that drains looks who is done."""
 
 
 class Sessions:
-    def __init__(self, tools: SessionTools, connections: int = 20_000) -> None:
+    def __init__(self, context: SessionContext, connections: int = 20_000) -> None:
         """`connections` may be open at once: WebSockets share them."""
-        self.tools = tools
-        settings, admission = tools.settings, tools.admission
+        self.context = context
+        settings, admission = context.settings, context.admission
         admission.limit("connections", connections, "connections")
         admission.limit("sessions", settings.sessions, "sessions")
         self._waiting = admission.limit("detached", settings.detached, "sessions to resume")
         self.draining = False
-        self.wire_limits = tools.limits.wire()
+        self.wire_limits = context.limits.wire()
         self._sessions: dict[str, Session] = {}
         self._detached: dict[str, Session] = {}
         """Those without a connection, the one that waits longest first."""
         self._connections: set[Connection] = set()
         self._empty: trio.Event | None = None
         """Set when the last connection of a server that closes is gone."""
-        metrics = tools.metrics
+        metrics = context.metrics
         metrics.gauge("connections", "Open WebSockets and pipes.", lambda: len(self._connections))
         metrics.gauge("sessions", "Sessions, connected or not.", lambda: len(self._sessions))
         metrics.gauge("sessions_detached", "Sessions to resume.", lambda: len(self._detached))
@@ -59,8 +59,8 @@ class Sessions:
 
     def begin(self, connection: Connection, identity: Identity) -> Session:
         """A new session. Raises Throttled."""
-        permit = self.tools.admission.admit(identity, "sessions")
-        session = Session(secrets.token_urlsafe(16), identity, self.tools)
+        permit = self.context.admission.admit(identity, "sessions")
+        session = Session(secrets.token_urlsafe(16), identity, self.context)
         session.permit = permit
         session.connection = connection
         self._sessions[session.id] = session
@@ -70,13 +70,13 @@ class Sessions:
         """The session of this id, if it is still there and theirs."""
         session = self._sessions.get(id)
         if session is None or not session.identity.is_same(identity):
-            self.tools.metrics.resumes.add("unknown")
+            self.context.metrics.resumes.add("unknown")
             return None
         return session
 
     def take_up(self, session: Session) -> None:
         """It goes on with another connection: the old one closes."""
-        self.tools.metrics.resumes.add("resumed")
+        self.context.metrics.resumes.add("resumed")
         self._no_longer_detached(session)
         if session.connection is not None:
             session.connection.close(4001)
@@ -97,14 +97,14 @@ class Sessions:
         self._detach(session)
         assert session.away_until is not None
         expire = partial(self._expire, session, session.away_until)
-        self.tools.timers.at(session.away_until, expire)
+        self.context.timers.at(session.away_until, expire)
 
     def _detach(self, session: Session) -> None:
         """It waits for its client. For want of room another one ends: one of who has too many."""
         session.waits_for = claims = session.claims
         refusal = self._waiting.refusal(claims)
         if refusal is not None:
-            self.tools.metrics.refused_limit(refusal)
+            self.context.metrics.refused_limit(refusal)
             claim = self._waiting.over(claims)
             self._give_up(
                 next(
@@ -122,7 +122,7 @@ class Sessions:
 
     def _expire(self, session: Session, away_until: float) -> None:
         if session.away_until == away_until:  # else it was resumed, and perhaps dropped again
-            self.tools.metrics.limits.add("resume_ms")
+            self.context.metrics.limits.add("resume_ms")
             self._give_up(session)
 
     def _give_up(self, session: Session) -> None:
@@ -145,7 +145,7 @@ class Sessions:
 
     async def drain(self) -> None:
         """Tell everybody to go, let them settle for a while, and close."""
-        settings = self.tools.settings
+        settings = self.context.settings
         self.draining = True
         for connection in self._connections:
             connection.goaway("drain")
@@ -162,7 +162,7 @@ class Sessions:
             connection.close(1001)
         self._empty = trio.Event()
         if self._connections:
-            with trio.move_on_after(self.tools.settings.close_ms / 1000):
+            with trio.move_on_after(self.context.settings.close_ms / 1000):
                 await self._empty.wait()
         for connection in self._connections:
             connection.socket.abort()

@@ -35,22 +35,22 @@ class Sub:
         connection = self.session.connection
         if connection is None:  # a resume sends again what was not listed
             return
-        tools = self.session.tools
-        most = min(tools.settings.deliver_bytes, tools.limits.frame_bytes // 2)
+        context = self.session.context
+        most = min(context.settings.deliver_bytes, context.limits.frame_bytes // 2)
         codec = connection.socket.codec
         count = sum([len(run.messages) for run in runs])
-        if count >= tools.settings.hurry_messages:
+        if count >= context.settings.hurry_messages:
             connection.socket.hurry()
         for frame in deliver_frames(codec, self.number, runs, place, prefix, lease_ms, most):
             connection.send_encoded("deliver", frame)
         if again:
-            tools.metrics.redelivered += count
+            context.metrics.redelivered += count
         else:
-            tools.metrics.delivered += count
+            context.metrics.delivered += count
         connection.watch_outbox()
 
-    def lost(self, spans: list[ReceiptRun]) -> None:
-        self.session.send(LeaseLostFrame(self.number, render_all(spans)))
+    def lost(self, receipts: list[ReceiptRun]) -> None:
+        self.session.send(LeaseLostFrame(self.number, render_all(receipts)))
 
     def quiet(self) -> None:
         """It waits for what comes."""

@@ -19,13 +19,13 @@ from pushlane_gateway.auth.origin import OriginPolicy
 from pushlane_gateway.auth.refused import FailedLogins
 from pushlane_gateway.auth.settings import AuthSettings
 from pushlane_gateway.http.app import make_app
+from pushlane_gateway.http.context import HttpContext
 from pushlane_gateway.http.settings import HttpSettings
-from pushlane_gateway.http.tools import HttpTools
 from pushlane_gateway.metrics import Metrics
 from pushlane_gateway.pipe.pipes import Pipes
+from pushlane_gateway.session.context import SessionContext
 from pushlane_gateway.session.sessions import Sessions
 from pushlane_gateway.session.settings import SessionSettings
-from pushlane_gateway.session.tools import SessionTools
 from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.memory import MemoryStore
 from pushlane_storage.queue import QueueConfig
@@ -41,17 +41,17 @@ class Rig(Client):
 
     def __init__(
         self,
-        tools: HttpTools,
+        context: HttpContext,
         nursery: trio.Nursery,
         keys: Path | None,
         authenticator: Any,
         sessions: Sessions,
     ) -> None:
-        self.app = make_app(tools)
+        self.app = make_app(context)
         super().__init__(self.app, nursery)
-        self.tools = tools
-        self.dispatcher: Dispatcher = tools.dispatcher
-        self.metrics = tools.metrics
+        self.context = context
+        self.dispatcher: Dispatcher = context.dispatcher
+        self.metrics = context.metrics
         self.sessions = sessions
         self._keys = keys
         self._authenticator = authenticator
@@ -112,7 +112,7 @@ async def rig(
         http, metrics = HttpSettings(**settings), Metrics()
         failed_logins = FailedLogins(metrics)
         sessions = Sessions(
-            SessionTools(
+            SessionContext(
                 dispatcher,
                 authenticator.authenticate,
                 background,
@@ -124,8 +124,8 @@ async def rig(
                 failed_logins=failed_logins,
             )
         )
-        background.start_soon(sessions.tools.timers.run)
-        tools = HttpTools(
+        background.start_soon(sessions.context.timers.run)
+        context = HttpContext(
             dispatcher,
             authenticator,
             policy.allows,
@@ -137,10 +137,10 @@ async def rig(
             template=QueueConfig(**(template or {})),
             failed_logins=failed_logins,
         )
-        yield Rig(tools, nursery, keys, authenticator, sessions)
+        yield Rig(context, nursery, keys, authenticator, sessions)
         await blocked()
         assert len(nursery.child_tasks) == 0, "a request is still under way"
-        in_use = tools.admission.taken()
+        in_use = context.admission.taken()
         assert not any(in_use[name] for name in ("polls", "peeks", "answers_bytes")), in_use
         background.cancel_scope.cancel()
 

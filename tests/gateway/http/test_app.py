@@ -213,7 +213,7 @@ async def test_a_receive_that_runs_into_a_bug_gives_back(monkeypatch: pytest.Mon
         def broken(*_: Any) -> None:
             raise RuntimeError
 
-        monkeypatch.setattr(r.tools.authenticator, "check", broken)
+        monkeypatch.setattr(r.context.authenticator, "check", broken)
         assert (await r.post(Q + "/receive")).fault == (500, "internal")
         monkeypatch.undo()
         await blocked()

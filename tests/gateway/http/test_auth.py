@@ -171,7 +171,7 @@ async def test_a_token_for_somebody(tmp_path: Path) -> None:
         caller = r.caller("admin:*")
         body = {"rules": ["publish:q"], "subject": "user-7"}
         token = (await caller.post("/v1/tokens", body)).json["token"]
-        assert r.tools.authenticator.authenticate(token).subject == "user-7"
+        assert r.context.authenticator.authenticate(token).subject == "user-7"
         for wrong in ("", "x" * 121, "a\x07b"):
             assert (await caller.post("/v1/tokens", {**body, "subject": wrong})).status == 400
 

@@ -147,7 +147,7 @@ async def run(sent: list[tuple[str, str, bytes | None, dict[str, str]]]) -> None
             sendable = target.encode("utf-8", "replace").decode()
             judge(await r.ask(method, sendable, body, headers), method)
         await trio.sleep(61)
-        assert not r.tools.admission.taken()["polls"]
+        assert not r.context.admission.taken()["polls"]
 
 
 @settings(

@@ -27,7 +27,7 @@ async def test_readyz() -> None:
     async with rig() as r:
         answer = await r.get("/readyz")
         assert (answer.status, answer.body) == (200, b"ready\n")
-        r.tools.draining.set()
+        r.context.draining.set()
         answer = await r.get("/readyz")
         assert (answer.status, answer.body) == (503, b"draining\n")
         assert (await r.get("/healthz")).status == 200
@@ -36,7 +36,7 @@ async def test_readyz() -> None:
 async def test_not_ready_for_a_while_after_others_took_over() -> None:
     async with rig() as r:
         await r.publish("q", 1)
-        queue = await r.tools.dispatcher.open("default", "q")
+        queue = await r.context.dispatcher.open("default", "q")
         queue.runners[0].stop(Stop.FENCED)
         await queue.runners[0]._engine.stopped.wait()
         await trio.lowlevel.checkpoint()

@@ -26,7 +26,7 @@ TEXT = "x" * 1_000
 def connect(r: Rig) -> SocketClient:
     """A WebSocket to the same sessions."""
     client = SocketClient(r.sessions, FakeSocket())
-    r.sessions.tools.nursery.start_soon(client.serve)
+    r.sessions.context.nursery.start_soon(client.serve)
     return client
 
 
@@ -113,9 +113,9 @@ async def test_a_silent_pipe_is_cut_and_its_session_resumed_on_a_socket() -> Non
     async with rig() as r:
         it, session, (message,) = await consuming(r, 1)
         await trio.sleep(29)
-        assert (len(r.tools.pipes), r.limit("pipe_ms")) == (1, 0)
+        assert (len(r.context.pipes), r.limit("pipe_ms")) == (1, 0)
         await trio.sleep(2)
-        assert (len(r.tools.pipes), r.limit("pipe_ms")) == (0, 1)
+        assert (len(r.context.pipes), r.limit("pipe_ms")) == (0, 1)
         assert (await r.post(PIPE, it.receiving())).fault == (404, "not_found")
         socket = connect(r)
         welcome = await socket.resume(session, {"1": [message["receipt"]]})
@@ -165,9 +165,9 @@ async def test_silence_counts_from_the_end_of_a_receive() -> None:
         waits = r.begin("POST", PIPE, it.receiving(wait_ms=20_000))
         await trio.sleep(45)
         assert waits.answered
-        assert len(r.tools.pipes) == 1
+        assert len(r.context.pipes) == 1
         await trio.sleep(6)
-        assert len(r.tools.pipes) == 0
+        assert len(r.context.pipes) == 0
 
 
 async def test_a_client_that_goes_during_a_receive_is_silent_from_then_on() -> None:
@@ -179,9 +179,9 @@ async def test_a_client_that_goes_during_a_receive_is_silent_from_then_on() -> N
         await waits.done.wait()
         assert not waits.answered
         await trio.sleep(29)
-        assert len(r.tools.pipes) == 1
+        assert len(r.context.pipes) == 1
         await trio.sleep(2)
-        assert len(r.tools.pipes) == 0
+        assert len(r.context.pipes) == 0
 
 
 async def test_a_slow_connection_is_no_silence() -> None:
@@ -192,11 +192,11 @@ async def test_a_slow_connection_is_no_silence() -> None:
         slow.writing = trio.Event()
         r._nursery.start_soon(slow.run)
         await trio.sleep(100)
-        assert len(r.tools.pipes) == 1
+        assert len(r.context.pipes) == 1
         slow.writing.set()
         await slow.done.wait()
         await trio.sleep(31)
-        assert len(r.tools.pipes) == 0
+        assert len(r.context.pipes) == 0
 
 
 async def test_an_answer_that_could_not_be_written() -> None:
@@ -208,7 +208,7 @@ async def test_an_answer_that_could_not_be_written() -> None:
         await deaf.run()
         await it.hear("published")  # the same again
         await trio.sleep(31)
-        assert len(r.tools.pipes) == 0
+        assert len(r.context.pipes) == 0
 
 
 # The server closes
@@ -219,7 +219,7 @@ async def test_the_close_is_told_until_it_is_heard() -> None:
         it = talk(r)
         it.pipe = (await r.post(PIPE, {"frames": [publish(1)]})).json["pipe"]
         await blocked()
-        assert len(r.tools.pipes) == 0
+        assert len(r.context.pipes) == 0
         lost = await r.post(PIPE, it.receiving())
         assert (await r.post(PIPE, it.receiving())).body == lost.body
         await it.closed()
@@ -238,7 +238,7 @@ async def test_a_refused_pipe_is_kept_for_a_moment_without_its_credential(tmp_pa
             it = talk(r)
             it.pipe = (await r.post(PIPE, {"frames": [HELLO]}, **BAD)).json["pipe"]
             await blocked()
-            pipe = r.tools.pipes.find(it.pipe)
+            pipe = r.context.pipes.find(it.pipe)
             assert pipe.authorization is None
             if heard:
                 assert await it.closed() == (1008, "unauthorized")
@@ -248,7 +248,7 @@ async def test_a_refused_pipe_is_kept_for_a_moment_without_its_credential(tmp_pa
             assert kept() is not None
             await trio.sleep(0.2)
             with pytest.raises(NotFound):
-                r.tools.pipes.find(it.pipe)
+                r.context.pipes.find(it.pipe)
             gc.collect()
             assert kept() is None  # though the timer of `pipe_ms` has not rung
         assert (r.limit("refused_pipe_ms"), r.limit("pipe_ms")) == (1, 0)
@@ -304,7 +304,7 @@ async def test_a_pipe_has_a_last_limit() -> None:
         await it.hear("subscribed")
         await r.publish("q", *[TEXT] * 30)
         await blocked()
-        assert (len(r.tools.pipes), r.limit("outbox_bytes")) == (0, 1)
+        assert (len(r.context.pipes), r.limit("outbox_bytes")) == (0, 1)
         assert (await r.post(PIPE, it.receiving())).fault == (404, "not_found")
 
 
@@ -330,10 +330,10 @@ async def test_there_is_a_most_of_pipes() -> None:
         assert full.json["error"]["retry_ms"] == 1_000
         await one.leave()
         three = await opened(r)
-        assert len(r.tools.pipes) == 2
+        assert len(r.context.pipes) == 2
         await two.leave()
         await three.leave()
-        assert len(r.tools.pipes) == 0
+        assert len(r.context.pipes) == 0
 
 
 async def test_a_closed_pipe_gives_way() -> None:
@@ -381,7 +381,7 @@ async def test_a_bug_of_ours_is_told(
 async def test_a_server_that_stops_takes_no_new_ones() -> None:
     async with rig() as r:
         it = await opened(r)
-        r.tools.draining.set()
+        r.context.draining.set()
         assert (await r.post(PIPE, {"frames": [HELLO]})).fault == (503, "unavailable")
         await it.send({"op": "unsubscribe", "id": 1, "sub": 9})
         await it.hear("error")

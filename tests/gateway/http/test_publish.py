@@ -190,7 +190,7 @@ async def test_a_client_that_goes_does_not_undo_what_it_sent() -> None:
 
 async def test_a_server_that_stops_takes_nothing_on() -> None:
     async with rig() as r:
-        r.tools.draining.set()
+        r.context.draining.set()
         answer = await r.post(Q, messages(1))
         assert answer.fault == (503, "unavailable")
         assert answer.json["error"]["retry_ms"] == 1_000

@@ -100,7 +100,7 @@ async def test_conditions_on_what_is_not_there() -> None:
 
 async def test_two_that_make_the_same_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig() as r:
-        dispatcher = r.tools.dispatcher
+        dispatcher = r.context.dispatcher
         real = dispatcher.create
 
         async def late(tenant: str, name: str, config: QueueConfig) -> Any:

@@ -166,7 +166,7 @@ async def test_a_server_that_stops_ends_what_waits() -> None:
         exchange = waiting(r)
         await blocked()
         started = trio.current_time()
-        r.tools.draining.set()
+        r.context.draining.set()
         await exchange.done.wait()
         assert trio.current_time() == started
         assert exchange.answer.json == {"messages": []}
@@ -180,9 +180,9 @@ async def test_a_key_that_is_revoked_meanwhile(tmp_path: Path) -> None:
         publisher = r.caller("publish:q")
         exchange = caller.begin("POST", Q, {})
         await blocked()
-        r.tools.authenticator._keys = {
+        r.context.authenticator._keys = {
             id: key
-            for id, key in r.tools.authenticator._keys.items()
+            for id, key in r.context.authenticator._keys.items()
             if key.rules[0].action != "consume"
         }
         (id,) = await publisher.publish("q", "a")

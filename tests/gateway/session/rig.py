@@ -33,10 +33,10 @@ from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
 from pushlane_gateway.auth.identity import ANONYMOUS, Identity
 from pushlane_gateway.metrics import Metrics
+from pushlane_gateway.session.context import SessionContext
 from pushlane_gateway.session.sessions import Sessions
 from pushlane_gateway.session.settings import SessionSettings
 from pushlane_gateway.session.timers import Timers
-from pushlane_gateway.session.tools import SessionTools
 from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.memory import MemoryStore
 from pushlane_storage.queue import QueueConfig
@@ -124,7 +124,7 @@ class Rig:
     def __init__(self, dispatcher: Dispatcher, sessions: Sessions, nursery: trio.Nursery) -> None:
         self.dispatcher = dispatcher
         self.sessions = sessions
-        self.metrics = sessions.tools.metrics
+        self.metrics = sessions.context.metrics
         self._nursery = nursery
 
     def connect(self, codec: Codec = JSON, authorization: str | None = None) -> Client:
@@ -187,7 +187,7 @@ async def rig(
         ) as dispatcher,
         trio.open_nursery() as nursery,
     ):
-        tools = SessionTools(
+        context = SessionContext(
             dispatcher,
             authenticate,
             nursery,
@@ -200,6 +200,6 @@ async def rig(
             chance=lambda: 0.5,
             still_valid=still_valid,
         )
-        nursery.start_soon(tools.timers.run)
-        yield Rig(dispatcher, Sessions(tools), nursery)
+        nursery.start_soon(context.timers.run)
+        yield Rig(dispatcher, Sessions(context), nursery)
         nursery.cancel_scope.cancel()

@@ -221,7 +221,7 @@ async def test_timers_of_a_session_end_with_its_connection() -> None:
         client = await it.client()
         await client.drop()
         await trio.sleep(100)
-        assert len(it.sessions.tools.timers) == 0
+        assert len(it.sessions.context.timers) == 0
         assert len(it.sessions) == 0
 
 

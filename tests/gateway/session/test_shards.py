@@ -336,7 +336,7 @@ async def test_whose_queue_another_server_has_is_sent_away() -> None:
         begun = trio.current_time()
         assert await client.socket.until_closed() == (1001, "drain")
         assert trio.current_time() - begun == pytest.approx(
-            it.sessions.tools.settings.goaway_ms / 1000
+            it.sessions.context.settings.goaway_ms / 1000
         )
         assert bystander.socket.closed is None
         client = await it.client()

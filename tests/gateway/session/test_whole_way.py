@@ -71,7 +71,7 @@ async def test_what_others_wait_for_is_written_before_a_long_delivery() -> None:
         consumer = await it.client()
         await consumer.subscribe("q", credit=1_000)
         producer = await it.client()
-        few = it.sessions.tools.settings.hurry_messages - 1
+        few = it.sessions.context.settings.hurry_messages - 1
         await producer.publish("q", *[b"1"] * few)
         await consumer.deliveries(few)
         assert consumer.socket.hurried == []

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class HttpTools:
+class HttpContext:
     dispatcher: Dispatcher
     authenticator: Authenticator
     origins: Callable[[str | None, str | None], bool]
@@ -83,19 +83,19 @@ class HttpTools:
             door.closed = True
 
 
-def look_at(request: Request, tools: HttpTools) -> Identity:
+def look_at(request: Request, context: HttpContext) -> Identity:
     """Raises Unauthorized, and leaves it to the caller whether that is a failed login."""
     found = request.headers.getlist("authorization")
     if len(found) > 1:
         raise Unauthorized("there are several Authorization headers: one is enough")
-    return tools.authenticator.authenticate(bearer(found[0] if found else None))
+    return context.authenticator.authenticate(bearer(found[0] if found else None))
 
 
-def identify(request: Request, tools: HttpTools) -> Identity:
+def identify(request: Request, context: HttpContext) -> Identity:
     """Raises Unauthorized."""
     try:
-        return look_at(request, tools)
+        return look_at(request, context)
     except Unauthorized as error:
         client = request.client
-        tools.failed_logins.note("" if client is None else f"{client.host}:{client.port}", error)
+        context.failed_logins.note("" if client is None else f"{client.host}:{client.port}", error)
         raise

@@ -19,7 +19,7 @@ from pushlane_gateway.session.timers import Timers
 
 
 @dataclass(frozen=True)
-class SessionTools:
+class SessionContext:
     dispatcher: Dispatcher
     authenticate: Callable[[str | None], Identity]
     """Whose token it is; raises Unauthorized."""

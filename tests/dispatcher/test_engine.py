@@ -7,12 +7,12 @@ import pytest
 import trio
 
 from pushlane_dispatcher.clock import Clock
-from pushlane_dispatcher.core.effects import Run, SettleTicket
+from pushlane_dispatcher.core.effects import Done, Run, SettleTicket
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.stop import Stop
-from pushlane_storage.interface import Backend
+from pushlane_storage.interface import Backend, StoreUnknown
 from tests.dispatcher.rig import (
     START,
     TENANT,
@@ -194,6 +194,32 @@ async def test_a_shard_that_has_stopped_does_nothing_more() -> None:
         r.runner._engine.stop(Stop.FENCED)
         r.runner._engine.pump()
         assert consumer.runs == []
+
+
+async def test_what_the_store_answers_after_a_cancellation_begins_nothing() -> None:
+    async with rig() as r:
+        engine, read, begun = r.runner._engine, trio.Event(), []
+
+        async def finish_a_read() -> None:
+            with trio.CancelScope(shield=True):
+                await read.wait()
+
+        async def again(*_: object) -> None:
+            begun.append("again")
+
+        engine._nursery.start_soon(finish_a_read)
+        answers = [
+            engine._outcome(lambda: begun.append("stored"), again, Done(SettleTicket()))
+            for _ in range(2)
+        ]
+        engine._scope.cancel()
+        await blocked()
+        answers[0](StoreUnknown())
+        answers[1](None)
+        await blocked()
+        read.set()
+        await engine.stopped.wait()
+        assert (begun, engine.stopped_by) == ([], Stop.CANCELLED)
 
 
 async def test_a_stopped_runner_is_not_configured() -> None:

@@ -154,10 +154,14 @@ class Engine:
                 self._scope = self._nursery.cancel_scope
                 if self.stopped_by is not None:
                     self._scope.cancel()
-                await self._serve()
+                try:
+                    await self._serve()
+                finally:  # answers of the store may still come: they begin nothing any more
+                    if self.stopped_by is None:
+                        self.stopped_by = Stop.CANCELLED
         finally:
-            self._end(self.stopped_by or Stop.CANCELLED)
-        assert self.stopped_by is not None
+            assert self.stopped_by is not None
+            self._end(self.stopped_by)
         return self.stopped_by
 
     async def _serve(self) -> None:

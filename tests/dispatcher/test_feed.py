@@ -5,6 +5,7 @@ from __future__ import annotations
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.core.act import ACK, START, Act
 from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.core.runs import make_runs
 from pushlane_dispatcher.waiter import Waiter
 from tests.dispatcher.rig import TENANT, Consumer, blocked, message, rig
 from tests.dispatcher.subscriber import subscribe
@@ -95,3 +96,22 @@ async def test_a_paused_one_gets_nothing_and_goes_on_with_its_credit() -> None:
         it.feed.set_credit(5)
         await blocked()
         assert len(it.bodies) == 5
+
+
+async def test_what_is_sent_again_to_a_client_that_resumed_is_no_turn() -> None:
+    """A body that must be read again comes after its shard said that it is hungry."""
+    async with rig(shards=2) as r:
+        it = await subscribe(r.dispatcher, credit=1)
+        await r.queue.publish([message(b"%d" % n, key=f"{n}") for n in range(20)])
+        await blocked()
+        [part] = [part for part in it.feed._parts if part.held]
+        [entry] = part.subscription.held.values()
+        it.feed._shares._first = 1 - part.number
+        it.feed.detach(30_000)
+        it.feed.resume([], (), lambda _: None)
+        await blocked()
+        part.deliver(make_runs([entry], entry.deadline), again=True)
+        while it.receipts:
+            assert (await it.ack(it.receipts.pop())).error is None
+            await blocked()
+        assert r.queue.stats().acked == 20

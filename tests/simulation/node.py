@@ -45,7 +45,7 @@ from pushlane_dispatcher.queues.route import shard_of
 from pushlane_dispatcher.queues.shares import Shares
 from pushlane_history import event as history
 from pushlane_leases.interface import LeaseRun, StaleEpoch
-from pushlane_storage.bucket import ShardKey
+from pushlane_storage.bucket import CONTROL, ShardKey
 from pushlane_storage.message import Message
 from tests.opened import carry_out, reading, rows_of
 from tests.simulation.fan import Part, label_of
@@ -381,9 +381,9 @@ class Runner:
             self.cluster.tables.write_note(self.key, chore.note)
             self.shard.noted(chore)
         elif isinstance(chore, Drop):
-            self.cluster.tables.drop_bucket(self.key, chore.key)
+            self.cluster.tables.drop(self.key, chore.key)
         else:
-            self.cluster.tables.drop_purges(self.key, chore.flushes)
+            self.cluster.tables.drop(self.key, CONTROL, chore.flushes)
         self.node.maybe_crash(f"{_name(chore)}.after")
         if self.chores:
             self._later(self._chore)
@@ -450,7 +450,8 @@ class Runner:
         part: Part | None = subscription.token
         if part is not None:
             self.cluster.answer(self.node, part.fan.consumer.delivered, self, effect)
-            part.fan.delivered(part)
+            if not effect.again:
+                part.fan.delivered(part)
 
     def _record_grants(self, effect: Deliver) -> None:
         sub = effect.subscription

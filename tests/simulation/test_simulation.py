@@ -40,7 +40,7 @@ they are here as a habit. What they found has tests of its own."""
 
 REPLICATED_REGRESSIONS = {
     97: "a delayed message stood for ever: its segment was stored, its schedule entry was not",
-    5366: "so did one in a bucket that landed between two reads of one claim",
+    5366: "a shard whose body was sent again after a resume was no longer known to be hungry",
     40: "a process that its own request had killed went on granting until the end of its turn",
     156347386538: "the witness told of a segment behind a gap, which never counted",
     1078: "who was paused while a queue was deleted answered repeats from memory when it was back",

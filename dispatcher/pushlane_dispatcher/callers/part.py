@@ -165,7 +165,7 @@ class Part:
         if subscription.ack_none:
             prefix = lease_ms = None
         feed.sink.deliver(runs, self.place, prefix, lease_ms, again)
-        if feed.shared:
+        if feed.shared and not again:  # what is sent again was no turn: it may still be hungry
             feed.part_delivered(self)
 
     def lost(self, receipts: list[ReceiptRun]) -> None:

@@ -165,7 +165,8 @@ class ClientSink:
 
     def deliver(self, runs: list[Run], again: bool) -> None:
         effect = Deliver(self._sub, runs, again)
-        self._part.fan.delivered(self._part)
+        if not again:
+            self._part.fan.delivered(self._part)
         self._served.tenure.answer(self._consumer, self._consumer.delivered, self._served, effect)
 
     def lost(self, receipts: list[ReceiptRun]) -> None:

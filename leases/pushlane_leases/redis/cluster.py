@@ -35,6 +35,8 @@ class Cluster:
         self._connections: dict[Node, Connection] = {}
         self._owners: list[Node | None] | None = None
         """Who has which slot; None: ask again."""
+        self._told: dict[int, Node] = {}
+        """Who has a slot now, by nodes that lost it: who is asked may not have heard yet."""
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """The answers; whatever went wrong with a command stands in its place.
@@ -81,6 +83,8 @@ class Cluster:
             reply = replies[at]
             if isinstance(reply, MovedError | LeaseCacheError):
                 self._owners = None
+                if isinstance(reply, MovedError) and reply.host:
+                    self._told[reply.slot_id] = (reply.host, reply.port)
             elif isinstance(reply, AskError):
                 redirected[at] = (reply.host, reply.port)
             else:
@@ -98,6 +102,9 @@ class Cluster:
     ) -> dict[Node | None, list[int]]:
         if self._owners is None:
             self._owners = self._read_owners()
+            for slot, owner in self._told.items():
+                self._owners[slot] = owner
+            self._told.clear()
         groups: dict[Node | None, list[int]] = {}
         for at in wanted:
             node = redirected.get(at) or self._owners[slot_of(commands[at])]

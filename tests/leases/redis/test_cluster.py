@@ -32,20 +32,24 @@ class Fake:
         self.asked: list[tuple[Node, list[str]]] = []
         self.moving: dict[str, Node] = {}
         """Keys that are on their way."""
+        self.said: list[Node] | None = None
+        """Who owns which half by nodes that have not heard of a change yet."""
 
     def connect(self, node: Node) -> Connection:
         return FakeConnection(self, node)
 
     def answer(self, node: Node, command: Command) -> Any:
         half = SLOTS // 2
-        low, high = ([host.encode(), port, b"id"] for host, port in self.owners)
+        low, high = ([host.encode(), port, b"id"] for host, port in self.said or self.owners)
         if command == ("CLUSTER", "SLOTS"):
             return [[0, half - 1, low, low], [half, SLOTS - 1, high]]
         owner = self.owners[slot_of(command) >= half]
         if owner == node and command[1] in self.moving:
             host, port = self.moving[str(command[1])]
             return AskError(f"1 {host}:{port}")
-        return node[0] + ":" + str(command[1]) if owner == node else MovedError("1 x:1")
+        if owner != node:
+            return MovedError(f"{slot_of(command)} {owner[0]}:{owner[1]}")
+        return node[0] + ":" + str(command[1])
 
 
 class FakeConnection(Connection):
@@ -97,6 +101,15 @@ def test_a_slot_that_moved_is_found(fake: Fake, cluster: Cluster) -> None:
     fake.owners = [C, B]
     assert cluster.exchange(get(LOW, HIGH)) == [f"c:{LOW}", f"b:{HIGH}"]
     assert fake.closed == [A], "it owns nothing any more"
+
+
+def test_who_lost_a_slot_knows_better_than_who_has_not_heard(fake: Fake, cluster: Cluster) -> None:
+    cluster.exchange(get(LOW, HIGH))
+    fake.owners, fake.said = [C, B], [A, B]
+    assert cluster.exchange(get(LOW, HIGH)) == [f"c:{LOW}", f"b:{HIGH}"]
+    fake.asked.clear()
+    assert cluster.exchange(get(LOW)) == [f"c:{LOW}"]
+    assert fake.asked == [(C, [LOW])], "it remembers"
 
 
 def test_a_slot_that_is_on_its_way_is_asked_for_where_it_goes(fake: Fake, cluster: Cluster) -> None:

@@ -107,7 +107,7 @@ class Lane:
                 elif type(effect) is Mark:
                     tables.mark_bucket(key, effect.bucket)
                 elif type(effect) is Drop:
-                    tables.drop_bucket(key, effect.key)
+                    tables.drop(key, effect.key)
                 elif type(effect) is WriteNote:
                     tables.write_note(key, effect.note)
                     shard.noted(effect)

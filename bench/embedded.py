@@ -202,7 +202,7 @@ async def head_read(store: SqliteStore, queue: OpenQueue) -> float:
     times = []
     for _ in range(200):
         began = time.perf_counter()
-        buckets = await store.buckets(runner.key)
+        buckets = (await store.outline(runner.key)).buckets
         head = next(bucket for bucket in buckets if not bucket.drained)
         await store.settlements(runner.key, head.key)
         await store.segments(runner.key, head.key, head.first, 100)

@@ -239,7 +239,7 @@ async def compare_heads(
 async def head_read(store: Backend, shard: ShardKey) -> tuple[float, float]:
     """Milliseconds: to find the head as a new owner does, and to read its first page."""
     began = time.perf_counter()
-    head = next(bucket for bucket in await store.buckets(shard) if not bucket.drained)
+    head = next(bucket for bucket in (await store.outline(shard)).buckets if not bucket.drained)
     state = BucketState()
     for row in await store.settlements(shard, head.key):
         state.apply(row)

@@ -23,11 +23,9 @@ def reading(
 ) -> Table:
     """Of an owner that has its slot to itself, counts no usage, and caches no marks."""
     return {
-        steps.ReadSeals: lambda _: tables.seals(key),
-        steps.ReadBuckets: lambda _: tables.buckets(key),
+        steps.ReadOutline: lambda _: tables.outline(key),
         steps.ReadHeads: lambda step: tables.heads(key, step.bucket),
         steps.ReadSettlements: lambda step: tables.settlements(key, step.bucket),
-        steps.ReadNote: lambda _: tables.read_note(key),
         steps.ReadMessages: lambda step: tables.messages(key, step.bucket, step.seqs),
         steps.AskTime: lambda _: moment(),
         steps.SpendEpoch: lambda _: True,

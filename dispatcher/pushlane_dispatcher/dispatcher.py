@@ -131,7 +131,9 @@ class Dispatcher:
             self._queues.confirm,
             self.usage_writer,
         )
-        self.due = DueShards(context.store, context.settings, context.clock.wall, self._open_due)
+        self.due = DueShards(
+            context.store.ownership, context.settings, context.clock.wall, self._open_due
+        )
         self._open: dict[Name, OpenQueue] = {}
         self._views = trio.Semaphore(context.settings.views)
         self._manager: Manager = Manager(

@@ -45,7 +45,7 @@ async def drop_buckets(
     that is not there any more counts as dropped. Without a `wall` clock to go by nothing that is
     there is dropped.
     """
-    there = {bucket.key: bucket for bucket in await store.buckets(shard)}
+    there = {bucket.key: bucket for bucket in (await store.outline(shard)).buckets}
     kept: dict[BucketKey, str] = {}
     for key in keys:
         bucket = there.get(key)
@@ -54,5 +54,5 @@ async def drop_buckets(
         elif bucket is not None and wall is not None and not droppable(bucket, config, wall):
             kept[key] = IN_WINDOW if bucket.drained else NOT_DRAINED
         else:
-            await store.drop_bucket(shard, key)
+            await store.drop(shard, key)
     return kept

@@ -21,9 +21,9 @@ import msgspec
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.catalog import Catalog
 from pushlane_storage.message import Message
-from pushlane_storage.note import DueShard, Note
+from pushlane_storage.note import Note
 from pushlane_storage.ownership import Ownership
-from pushlane_storage.seal import Seal
+from pushlane_storage.seal import Outline, Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.usage import Usage, UsageKey
@@ -107,12 +107,13 @@ class Store(Protocol):
         """Set `closed` (with its counts) or `drained`; they never go back."""
         ...
 
-    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
-        """Remove a drained bucket whole: segments, settlements, schedule, row. Safe to repeat."""
-        ...
+    async def drop(
+        self, shard: ShardKey, key: BucketKey, flushes: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        """Remove a drained bucket whole: segments, settlements, schedule, row. Safe to repeat.
 
-    async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
-        """Remove purges, by (owner, n), from `CONTROL`: a later one covers them. Safe to repeat."""
+        With `flushes`, (owner, n), only these rows of its settlement log: later ones cover them.
+        """
         ...
 
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
@@ -123,16 +124,8 @@ class Store(Protocol):
         """Replace the shard's note, unless a newer one is there."""
         ...
 
-    async def read_note(self, shard: ShardKey) -> Note | None: ...
-
-    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
-        """Shards of a slot whose notes are due before `until`, the earliest first."""
-        ...
-
-    async def seals(self, shard: ShardKey) -> list[Seal]: ...
-
-    async def buckets(self, shard: ShardKey) -> list[Bucket]:
-        """All bucket rows that were not dropped, by key."""
+    async def outline(self, shard: ShardKey) -> Outline:
+        """Seals, buckets and note. An owner gets all that its predecessors were told is durable."""
         ...
 
     async def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:

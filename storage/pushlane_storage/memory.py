@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 import trio
 
-from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
+from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import (
     Due,
     Fenced,
@@ -29,7 +29,7 @@ from pushlane_storage.memory_shard import BucketTable, ShardTable, merge
 from pushlane_storage.message import Message
 from pushlane_storage.note import DueShard, Note
 from pushlane_storage.queue import QueueConfig, QueueRow
-from pushlane_storage.seal import Seal
+from pushlane_storage.seal import Outline, Seal
 from pushlane_storage.segment import Segment, SegmentHead, head_of
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.slot import SLOTS
@@ -143,11 +143,13 @@ class MemoryTables:
         if table.row is not None:  # else it was dropped: a late mark doesn't bring it back
             table.row = merge(table.row, bucket)
 
-    def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
-        self._readable(shard).drop(key)
-
-    def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
-        self._bucket(shard, CONTROL).drop_settlements(flushes)
+    def drop(
+        self, shard: ShardKey, key: BucketKey, flushes: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        if flushes is None:
+            self._readable(shard).drop(key)
+        else:
+            self._bucket(shard, key).drop_settlements(flushes)
 
     def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         seals = self._writable(shard, seal.owner).seals
@@ -155,17 +157,11 @@ class MemoryTables:
         seals.clear()
         seals[seal.owner] = seal
 
-    def seals(self, shard: ShardKey) -> list[Seal]:
-        return [seal for _, seal in sorted(self._readable(shard).seals.items())]
-
     def write_note(self, shard: ShardKey, note: Note) -> None:
         table = self._writable(shard, note.owner)
         old = table.note
         if old is None or (old.owner, old.n) < (note.owner, note.n):
             table.note = note
-
-    def read_note(self, shard: ShardKey) -> Note | None:
-        return self._readable(shard).note
 
     def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
         found = [
@@ -176,9 +172,12 @@ class MemoryTables:
         ]
         return sorted(found)[:limit]
 
-    def buckets(self, shard: ShardKey) -> list[Bucket]:
-        tables = sorted(self._readable(shard).buckets.items(), key=lambda item: item[0])
-        return [table.row for _, table in tables if table.row is not None]
+    def outline(self, shard: ShardKey) -> Outline:
+        table = self._readable(shard)
+        seals = [seal for _, seal in sorted(table.seals.items())]
+        buckets = sorted(table.buckets.items(), key=lambda item: item[0])
+        rows = [bucket.row for _, bucket in buckets if bucket.row is not None]
+        return Outline(seals, rows, table.note)
 
     def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
         return [head_of(segment) for segment in self._bucket(shard, key).segments_from(0)]
@@ -302,7 +301,7 @@ class MemoryStore:
     def __init__(self, tables: MemoryTables | None = None) -> None:
         self.tables = MemoryTables() if tables is None else tables
         self._closed = False
-        self.ownership = SoleOwnership(self._claim, self._next_epoch)
+        self.ownership = SoleOwnership(self._claim, self._next_epoch, self._due_shards)
         self.catalog = MemoryCatalog(self._reach)
         self.usage = MemoryUsage(self._reach)
 
@@ -317,6 +316,9 @@ class MemoryStore:
 
     async def _next_epoch(self, shard: ShardKey) -> int:
         return (await self._reach()).next_epoch(shard)
+
+    async def _due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        return (await self._reach()).due_shards(slot, until, limit)
 
     def append_soon(
         self, shard: ShardKey, segment: Segment, opens: Bucket | None, outcome: Outcome
@@ -341,11 +343,10 @@ class MemoryStore:
     async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         (await self._reach()).mark_bucket(shard, bucket)
 
-    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
-        (await self._reach()).drop_bucket(shard, key)
-
-    async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
-        (await self._reach()).drop_purges(shard, flushes)
+    async def drop(
+        self, shard: ShardKey, key: BucketKey, flushes: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        (await self._reach()).drop(shard, key, flushes)
 
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         (await self._reach()).write_seal(shard, seal)
@@ -353,17 +354,8 @@ class MemoryStore:
     async def write_note(self, shard: ShardKey, note: Note) -> None:
         (await self._reach()).write_note(shard, note)
 
-    async def read_note(self, shard: ShardKey) -> Note | None:
-        return (await self._reach()).read_note(shard)
-
-    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
-        return (await self._reach()).due_shards(slot, until, limit)
-
-    async def seals(self, shard: ShardKey) -> list[Seal]:
-        return (await self._reach()).seals(shard)
-
-    async def buckets(self, shard: ShardKey) -> list[Bucket]:
-        return (await self._reach()).buckets(shard)
+    async def outline(self, shard: ShardKey) -> Outline:
+        return (await self._reach()).outline(shard)
 
     async def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
         return (await self._reach()).heads(shard, key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pushlane_storage.bucket import ShardKey
+from pushlane_storage.note import DueShard
 
 
 class Ownership(Protocol):
@@ -50,4 +51,9 @@ class Ownership(Protocol):
 
         It may have changed hands by the time that this answers.
         """
+        ...
+
+    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        """Shards of a slot whose notes are due before `until`, the earliest first: its owner has
+        to open them."""
         ...

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 
@@ -62,6 +63,15 @@ class Seals:
 
 
 # What exists
+
+
+class Outline(NamedTuple):
+    """What a shard's other rows are found by."""
+
+    seals: list[Seal]
+    buckets: list[Bucket]
+    """All that were not dropped, by key."""
+    note: Note | None
 
 
 class ShardRows(msgspec.Struct):

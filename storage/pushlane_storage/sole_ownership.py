@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from pushlane_storage.bucket import ShardKey
+from pushlane_storage.note import DueShard
 
 
 class SoleOwnership:
@@ -16,9 +17,11 @@ class SoleOwnership:
         self,
         claim: Callable[[int, str], Awaitable[int]],
         next_epoch: Callable[[ShardKey], Awaitable[int]],
+        due_shards: Callable[[int, int, int], Awaitable[list[DueShard]]],
     ) -> None:
         self._claim = claim
         self._next_epoch = next_epoch
+        self._due_shards = due_shards
         self._owners: dict[int, str] = {}
 
     async def claim(self, slot: int, owner: str) -> int:
@@ -43,3 +46,6 @@ class SoleOwnership:
     async def owner_of(self, slot: int) -> str | None:
         await trio.lowlevel.checkpoint()
         return self._owners.get(slot)
+
+    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        return await self._due_shards(slot, until, limit)

@@ -5,13 +5,17 @@ outcome is unknown.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
 from pushlane_storage.interface import QueueExists, StoreRefused, StoreUnknown
 
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 K = TypeVar("K")
+T = TypeVar("T")
 V = TypeVar("V")
 
 
@@ -39,7 +43,19 @@ async def gather(run: Callable[[K], Awaitable[V]], keys: Iterable[K], at_once: i
     return found
 
 
-T = TypeVar("T")
+async def together(
+    first: Callable[[], Awaitable[A]],
+    second: Callable[[], Awaitable[B]],
+    third: Callable[[], Awaitable[C]],
+) -> tuple[A, B, C]:
+    """Three results. The first error ends it all, and not in a group."""
+
+    async def run(one: Callable[[], Awaitable[Any]]) -> Any:
+        return await one()
+
+    found = await gather(run, (first, second, third), 3)
+    return found[first], found[second], found[third]
+
 
 PAUSES_S = (0.5, 1, 2, 4, 8, 16)
 """Before each further try: a database that is restarted is back in half a minute."""

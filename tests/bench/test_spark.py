@@ -37,7 +37,7 @@ def test_a_store_is_as_large_as_it_should_be(
             row = await store.catalog.read(tenant, name)
             assert row is not None
             shard = ShardKey(row.id, 0)
-            for bucket in await store.buckets(shard):
+            for bucket in (await store.outline(shard)).buckets:
                 drained += bucket.drained
                 found += await store.segments(shard, bucket.key, bucket.first, 1_000)
         await store.close()

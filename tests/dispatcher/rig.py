@@ -142,12 +142,13 @@ class ScriptedStore(MemoryStore):
         self.script = Script(
             self,
             (
-                "append", "settle", "mark_bucket", "drop_bucket", "drop_purges", "write_seal",
-                "seals", "write_note", "read_note", "due_shards", "buckets", "heads", "segments",
-                "messages", "settlements", "due",
+                "append", "settle", "mark_bucket", "drop", "write_seal", "write_note", "outline",
+                "heads", "segments", "messages", "settlements", "due",
             ),
         )  # fmt: skip
-        self.script.follow(self.ownership, claim="claim", next_epoch="next_epoch")
+        self.script.follow(
+            self.ownership, claim="claim", next_epoch="next_epoch", due_shards="due_shards"
+        )
         self.script.follow(
             self.catalog, create_queue="create", read_queue="read", list_queues="list",
             update_queue="update", mark_deleting="mark_deleting", remove_queue="remove",

@@ -37,8 +37,8 @@ BOUNDS = Bounds(
     pending_messages=60,
 )
 SETTINGS = Settings(decide_ms=300, repeat_base_ms=5, close_ms=500, room_ms=200, cache_rest_ms=50)
-WRITES = ("append", "settle", "mark_bucket", "drop_bucket", "write_seal")
-READS = ("segments", "messages", "heads", "settlements", "buckets")
+WRITES = ("append", "settle", "mark_bucket", "drop", "write_seal")
+READS = ("segments", "messages", "heads", "settlements", "outline")
 
 
 class Chaos:

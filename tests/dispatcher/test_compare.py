@@ -68,7 +68,7 @@ async def test_a_slot_that_is_lost_while_a_shard_opens_is_claimed_anew() -> None
     store = SharedScriptedStore()
     async with rig(store, settings=SOON) as r:
         slow = Gate()
-        store.script.add("buckets", slow)
+        store.script.add("outline", slow)
         row = await r.dispatcher.create(TENANT, "other")
         slot = slot_of(ShardKey(row.id, 0))
         async with trio.open_nursery() as nursery:

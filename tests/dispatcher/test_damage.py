@@ -35,7 +35,7 @@ async def test_a_write_that_meets_damage_ends_its_shard_and_loses_nothing(name: 
         assert await r.consumer().got(1) == [b"stored"]
 
 
-@pytest.mark.parametrize("name", ["mark_bucket", "drop_bucket"])
+@pytest.mark.parametrize("name", ["mark_bucket", "drop"])
 async def test_a_bucket_that_can_not_be_tidied_stays_and_the_shard_goes_on(name: str) -> None:
     store = ScriptedStore()
     async with rig(store, bounds=Bounds(bucket_messages=1), dedup_window_ms=0) as r:
@@ -47,7 +47,7 @@ async def test_a_bucket_that_can_not_be_tidied_stays_and_the_shard_goes_on(name:
         await trio.sleep(10)
         assert r.runner.running
         assert r.runner.stats().stored == 0
-        assert len(store.script.called("drop_bucket")) >= 2
+        assert len(store.script.called("drop")) >= 2
 
 
 @pytest.mark.parametrize("name", ["segments", "messages", "due"])
@@ -66,9 +66,7 @@ async def test_a_read_that_meets_damage_is_repeated_and_gives_up_nothing(name: s
         assert (stats.dead, stats.stored) == (0, 40)
 
 
-@pytest.mark.parametrize(
-    "name", ["next_epoch", "seals", "buckets", "heads", "settlements", "write_seal"]
-)
+@pytest.mark.parametrize("name", ["next_epoch", "outline", "heads", "settlements", "write_seal"])
 async def test_a_shard_that_can_not_be_recovered_is_unavailable_and_others_are_not(
     name: str,
 ) -> None:

@@ -124,7 +124,7 @@ async def test_a_queue_that_was_deleted_or_made_again_is_left_alone(name: str) -
         assert (dispatcher.due.opened, dispatcher.open_shards) == (0, 0)
 
 
-@pytest.mark.parametrize("name", ["due_shards", "buckets"])
+@pytest.mark.parametrize("name", ["due_shards", "outline"])
 async def test_a_store_that_fails_is_asked_again(name: str) -> None:
     store = ScriptedStore()
     async with dispatching(store, settings=SETTINGS) as dispatcher:
@@ -156,7 +156,7 @@ async def test_of_a_slot_that_another_server_owns_one_shard_is_tried() -> None:
     theirs = [DueShard(0, TENANT, "theirs", "id", n) for n in range(3)]
     ours = [DueShard(0, TENANT, "full", "id", 7), DueShard(0, TENANT, "ours", "id", 8)]
     store.script.add("due_shards", answer(theirs), answer(ours))
-    due = DueShards(store, SETTINGS, lambda: 0, open_one)
+    due = DueShards(store.ownership, SETTINGS, lambda: 0, open_one)
     await due.look()
     assert tried == [0, 7, 8]
     assert due.opened == 1

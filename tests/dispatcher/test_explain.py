@@ -16,7 +16,7 @@ from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Backend, StoreUnknown
 from pushlane_storage.memory import MemoryStore
 from pushlane_storage.queue import QueueConfig
-from pushlane_storage.seal import Seal
+from pushlane_storage.seal import Outline, Seal
 from pushlane_storage.seq import make_seq
 from pushlane_storage.settlement import Checkpoint, Gone, Settlement
 from tests.dispatcher.rig import (
@@ -97,7 +97,7 @@ def test_ends_that_no_seal_counts(backend: Factory) -> None:
                 await until_drained(opened.store, r.runner.key, 2)
             for _ in range(2):
                 async with owner(await opened.reopen()) as r:
-                    newest = (await opened.store.seals(r.runner.key))[-1]
+                    newest = ((await opened.store.outline(r.runner.key)).seals)[-1]
                     assert (newest.owner, newest.flushes) == (r.runner.epoch, [])
                     found = [(await explain(r, id)).state for id in ids]
                     assert found == ["acked", "dead", "expired", "ready"]
@@ -129,7 +129,7 @@ async def publish_ends(r: Rig) -> list[str]:
 
 async def until_drained(store: Backend, key: ShardKey, count: int) -> None:
     with trio.fail_after(60):
-        while sum(row.drained for row in await store.buckets(key)) < count:  # noqa: ASYNC110
+        while sum(row.drained for row in (await store.outline(key)).buckets) < count:  # noqa: ASYNC110
             await trio.sleep(0.01)
 
 
@@ -153,7 +153,7 @@ async def test_a_settlement_beyond_a_seal_tells_nothing() -> None:
         await publish(r, b"3")
         await blocked()
         key, epoch = r.runner.key, r.runner.epoch
-        drained = [row for row in store.tables.buckets(key) if row.drained]
+        drained = [row for row in store.tables.outline(key).buckets if row.drained]
     async with rig(MemoryStore(store.tables), bounds=BOUNDS) as r:
         # The first owner wakes up and writes what nobody must believe.
         bucket: BucketKey = drained[0].key
@@ -172,8 +172,7 @@ async def test_a_message_beyond_a_seal_has_no_end() -> None:
         row = Bucket(bucket, first, closed=True, drained=True, count=2)
         acks = Settlement(bucket, 1, 0, [bucket], acked=[(first, first + 1)])
         store.script.always = {
-            "buckets": answer([row]),
-            "seals": answer([Seal(2, [(4, 1, 1)], [])]),
+            "outline": answer(Outline([Seal(2, [(4, 1, 1)], [])], [row], None)),
             "settlements": answer([acks]),
         }
         ids = [make_id(r.queue.row.id, 0, 4, seq) for seq in (first, first + 1)]
@@ -197,6 +196,6 @@ async def test_ids_that_are_none_of_this_queues() -> None:
 async def test_a_store_that_can_not_answer_makes_it_unavailable() -> None:
     store = ScriptedStore()
     async with rig(store) as r:
-        store.script.add("buckets", fail(StoreUnknown("?")))
+        store.script.add("outline", fail(StoreUnknown("?")))
         with pytest.raises(Unavailable):
             await explain(r, make_id(r.queue.row.id, 0, 9, 1))

@@ -117,7 +117,7 @@ async def test_archived_buckets_are_not_dropped_by_a_clock_in_doubt() -> None:
         row = await dispatcher.get(TENANT, "q")
         await dispatcher.open(TENANT, "q")
         shard = next(iter(tables._shards))
-        names = [BucketName(0, *bucket.key) for bucket in tables.buckets(shard)]
+        names = [BucketName(0, *bucket.key) for bucket in tables.outline(shard).buckets]
         found = await dispatcher.drop_buckets(TENANT, "q", row.id, names)
         assert found.dropped == []
         assert {kept.reason for kept in found.kept} == {"the server's clock is in doubt"}

@@ -59,7 +59,7 @@ class World:
             await blocked()
 
     def closed(self) -> list[Bucket]:
-        return [bucket for bucket in self.tables.buckets(self.shard) if bucket.closed]
+        return [bucket for bucket in self.tables.outline(self.shard).buckets if bucket.closed]
 
     @property
     def shard(self) -> ShardKey:

@@ -112,7 +112,7 @@ async def test_a_publish_to_a_queue_whose_shards_have_stopped_is_answered_too() 
 async def test_a_queue_opens_with_all_its_shards_or_not_at_all() -> None:
     store = ScriptedStore()
     async with dispatching(store) as dispatcher:
-        store.script.add("seals", fail(StoreRefused("no")))
+        store.script.add("outline", fail(StoreRefused("no")))
         row = await dispatcher.create(TENANT, "q")
         assert row.config.shards == 1
         with pytest.raises(Exception, match="could not be opened"):
@@ -125,7 +125,7 @@ async def test_one_of_many_that_can_not_be_opened_is_said() -> None:
     async with rig(store, shards=3) as r:
         for runner in r.queue.runners:
             await runner.close()
-        store.script.add("seals", fail(StoreRefused("no")))
+        store.script.add("outline", fail(StoreRefused("no")))
         with pytest.raises(Exception, match="could not be opened"):
             await r.dispatcher.open(TENANT, "q")
         assert (await r.dispatcher.open(TENANT, "q")).running

@@ -218,13 +218,13 @@ async def test_marks_and_drops_are_repeated_in_order() -> None:
         await r.runner.publish(numbered(1, 1))
         await consumer.got(2)
         await trio.sleep(10)
-        tidied = [name for name, _ in store.script.calls if name in ("mark_bucket", "drop_bucket")]
+        tidied = [name for name, _ in store.script.calls if name in ("mark_bucket", "drop")]
         assert tidied[:3] == ["mark_bucket"] * 3
-        assert tidied.count("drop_bucket") >= 1
+        assert tidied.count("drop") >= 1
 
 
 @pytest.mark.parametrize("step", [hang, fail(UNKNOWN), fail(REFUSED)])
-@pytest.mark.parametrize("name", ["mark_bucket", "drop_bucket"])
+@pytest.mark.parametrize("name", ["mark_bucket", "drop"])
 async def test_publishes_and_settles_do_not_wait_for_tidying(name: str, step: Step) -> None:
     store = ScriptedStore()
     store.script.always[name] = step

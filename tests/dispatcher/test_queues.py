@@ -233,7 +233,7 @@ async def test_whoever_needs_the_name_of_a_queue_that_was_half_deleted_finishes_
         await use(dispatcher)
         row = await dispatcher.get(TENANT, "q")
         assert row.id != old.id
-        assert store.tables.buckets(ShardKey(old.id, 0)) == []
+        assert store.tables.outline(ShardKey(old.id, 0)).buckets == []
 
 
 async def get(dispatcher: Dispatcher) -> None:
@@ -265,7 +265,7 @@ async def test_whoever_meets_a_queue_that_was_half_deleted_has_it_finished(
         await meet(dispatcher)
         await blocked()
         assert store.tables.read_queue(TENANT, "q") is None
-        assert store.tables.buckets(ShardKey(old.id, 0)) == []
+        assert store.tables.outline(ShardKey(old.id, 0)).buckets == []
 
 
 async def test_a_deletion_that_can_not_be_finished_is_tried_again(

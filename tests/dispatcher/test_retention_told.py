@@ -41,7 +41,7 @@ async def test_explain_and_stats_tell_it_when_the_rows_are_gone() -> None:
         published = await dispatcher.publish(TENANT, "q", [message(b"1")])
         await trio.sleep(5 * KEPT_MS / 1000)
         queue = await dispatcher.open(TENANT, "q")
-        assert await store.buckets(queue.runners[0].key) == []
+        assert (await store.outline(queue.runners[0].key)).buckets == []
         (id,) = published.ids
         assert id is not None
         found = await dispatcher.explain(TENANT, "q", id)

@@ -110,7 +110,7 @@ async def test_everybody_waits_for_the_same_opening_and_who_gives_up_stops_nothi
     async with dispatching(store) as dispatcher:
         await dispatcher.create(TENANT, "q")
         gate = Gate()
-        store.script.add("buckets", gate)
+        store.script.add("outline", gate)
         opened = []
 
         async def open_queue(scope: trio.CancelScope) -> None:
@@ -131,7 +131,7 @@ async def test_everybody_waits_for_the_same_opening_and_who_gives_up_stops_nothi
 
 
 @pytest.mark.parametrize("error", [StoreUnknown("?"), StoreRefused("no"), DamagedSegment("bits")])
-@pytest.mark.parametrize("name", ["claim", "seals", "buckets", "settlements"])
+@pytest.mark.parametrize("name", ["claim", "outline", "settlements"])
 async def test_an_opening_that_fails_says_so_and_the_next_one_succeeds(
     error: Exception, name: str
 ) -> None:
@@ -150,7 +150,7 @@ async def test_a_failed_read_costs_no_epoch() -> None:
     store = ScriptedStore()
     async with dispatching(store) as dispatcher:
         await dispatcher.create(TENANT, "q")
-        store.script.add("buckets", fail(StoreUnknown("?")))
+        store.script.add("outline", fail(StoreUnknown("?")))
         with pytest.raises(Unavailable):
             await dispatcher.open(TENANT, "q")
         assert (await dispatcher.open(TENANT, "q")).runners[0].epoch == 1
@@ -226,13 +226,13 @@ async def test_an_opening_that_takes_too_long_is_given_up() -> None:
     store = ScriptedStore()
     async with dispatching(store, settings=Settings(open_ms=2_000)) as dispatcher:
         await dispatcher.create(TENANT, "q")
-        store.script.add("seals", hang)
+        store.script.add("outline", hang)
         with pytest.raises(Unavailable):
             await dispatcher.open(TENANT, "q")
         assert trio.current_time() == pytest.approx(2)
 
 
-@pytest.mark.parametrize("name", ["buckets", "write_seal"])
+@pytest.mark.parametrize("name", ["outline", "write_seal"])
 async def test_a_slot_that_is_lost_during_an_opening_is_claimed_again(name: str) -> None:
     store = ScriptedStore()
     async with dispatching(store) as dispatcher:

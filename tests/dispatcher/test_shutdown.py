@@ -148,7 +148,7 @@ async def test_what_nobody_waits_for_is_finished_too() -> None:
             seen.append(r.runner.stopped_by)
             mark.released.set()
         assert [*seen, r.runner.stopped_by] == [None, None, Stop.CLOSED]
-        assert [row.drained for row in store.tables.buckets(r.runner.key)] == [True, False]
+        assert [row.drained for row in store.tables.outline(r.runner.key).buckets] == [True, False]
 
 
 async def test_closing_does_not_wait_for_ever() -> None:
@@ -177,7 +177,7 @@ async def test_closing_ends_openings() -> None:
     store = ScriptedStore()
     async with dispatching(store) as dispatcher:
         await dispatcher.create(TENANT, "q")
-        store.script.add("buckets", hang)
+        store.script.add("outline", hang)
         async with trio.open_nursery() as nursery:
 
             async def wait() -> None:

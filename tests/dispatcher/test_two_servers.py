@@ -228,8 +228,8 @@ async def test_a_slow_producer_does_not_read_its_backlog_with_every_message(
     for _ in range(30):
         assert await a.publish(b"1")
         await trio.sleep(100)
-        buckets.append(len(await a.store.buckets(ShardKey(row.id, 0))))
-    epochs = {bucket.key.epoch for bucket in await a.store.buckets(ShardKey(row.id, 0))}
+        buckets.append(len((await a.store.outline(ShardKey(row.id, 0))).buckets))
+    epochs = {bucket.key.epoch for bucket in (await a.store.outline(ShardKey(row.id, 0))).buckets}
     assert len(epochs) <= 100_000 / Settings().shared_idle_ms + 1
     assert buckets[-1] <= 12
     await trio.sleep(Bounds().bucket_ms / 1000 + 60)
@@ -251,10 +251,10 @@ async def test_a_new_owner_writes_the_note_that_it_found(a: Server, b: Server) -
     row = await a.dispatcher.create(TENANT, "q")
     assert await a.publish(b"1")
     await trio.sleep(Settings().shared_idle_ms / 1000 * 2)
-    before = await a.store.read_note(ShardKey(row.id, 0))
+    before = (await a.store.outline(ShardKey(row.id, 0))).note
     runner = (await b.dispatcher.open(TENANT, "q")).runners[0]
     await trio.sleep(1)
-    after = await b.store.read_note(runner.key)
+    after = (await b.store.outline(runner.key)).note
     assert before is not None
     assert before.due is not None
     assert after == msgspec.structs.replace(before, owner=runner.epoch, n=0)

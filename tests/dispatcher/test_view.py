@@ -144,15 +144,15 @@ async def test_a_bucket_that_is_dropped_while_one_reads_is_not_there() -> None:
         await r.publish(*[b"%d" % number for number in range(4)])
         await consumer.got(4)
         row = r.queue.row
-    [bucket] = store.tables.buckets(ShardKey(row.id, 0))
+    [bucket] = store.tables.outline(ShardKey(row.id, 0)).buckets
     other = ScriptedStore(store.tables)
 
     async def dropped(call: Call) -> object:
         found = await call()
-        store.tables.drop_bucket(ShardKey(row.id, 0), bucket.key)
+        store.tables.drop(ShardKey(row.id, 0), bucket.key)
         return found
 
-    other.script.add("buckets", dropped)
+    other.script.add("outline", dropped)
     async with dispatching(other) as dispatcher:
         assert (await dispatcher.stats(TENANT, "q")).stored == 0
 
@@ -224,7 +224,7 @@ async def test_a_look_that_fails_at_its_second_shard_leaves_nothing_of_the_first
         await consumer.nack(dead=True)
     before = live_lanes()
     async with dispatching(store) as dispatcher:
-        store.script.add("seals", go, fail(StoreUnknown("?")))
+        store.script.add("outline", go, fail(StoreUnknown("?")))
         with pytest.raises(Unavailable):
             await dispatcher.stats(TENANT, "q")
         assert live_lanes() == before
@@ -235,7 +235,7 @@ async def test_a_store_that_does_not_answer_is_unavailable() -> None:
     async with rig(store):
         pass
     async with dispatching(ScriptedStore(store.tables)) as dispatcher:
-        dispatcher._context.store.script.add("buckets", fail(StoreUnknown("?")))  # type: ignore[attr-defined]
+        dispatcher._context.store.script.add("outline", fail(StoreUnknown("?")))  # type: ignore[attr-defined]
         with pytest.raises(Unavailable):
             await dispatcher.stats(TENANT, "q")
         assert (await dispatcher.stats(TENANT, "q")).stored == 0
@@ -257,7 +257,7 @@ async def test_few_are_looked_at_at_once() -> None:
         under_way -= 1
         return await call()
 
-    slow.script.always["seals"] = slowly
+    slow.script.always["outline"] = slowly
     async with dispatching(slow, settings=Settings(views=2)) as dispatcher:
         async with trio.open_nursery() as nursery:
             for number in range(6):
@@ -271,7 +271,7 @@ async def test_a_look_takes_no_longer_than_it_may(look: str, autojump_clock: obj
     async with dispatching(store, settings=Settings(peek_ms=5_000)) as dispatcher:
         await dispatcher.create(TENANT, "q", QueueConfig())
         row = await dispatcher.get(TENANT, "q")
-        store.script.always["buckets"] = hang
+        store.script.always["outline"] = hang
         ask: dict[str, Callable[[], Awaitable[object]]] = {
             "stats": lambda: dispatcher.stats(TENANT, "q"),
             "explain": lambda: dispatcher.explain(TENANT, "q", make_id(row.id, 0, 4, 0)),
@@ -284,4 +284,4 @@ async def test_a_look_takes_no_longer_than_it_may(look: str, autojump_clock: obj
         assert await dispatcher.consumers(TENANT, "q") == [], "nothing is read for it"
         with pytest.raises(NotFound):
             await dispatcher.consumers(TENANT, "none")
-        del store.script.always["buckets"]
+        del store.script.always["outline"]

@@ -308,8 +308,8 @@ async def test_buckets_are_closed_drained_and_dropped() -> None:
         await consumer.got(50)
         await trio.sleep(120)
         key = r.runner.key
-        assert len(store.script.called("drop_bucket")) >= 4
-        assert len(store.tables.buckets(key)) <= 1
+        assert len(store.script.called("drop")) >= 4
+        assert len(store.tables.outline(key).buckets) <= 1
 
 
 async def test_calls_on_a_stopped_shard_are_unavailable() -> None:

@@ -69,7 +69,7 @@ class Scene:
         return [getattr(answer, "result", "") for answer in self.answers]
 
     async def buckets(self) -> int:
-        return len(await self.store.buckets(self.queue.runners[0].key))
+        return len((await self.store.outline(self.queue.runners[0].key)).buckets)
 
     async def play(self, control: Control, used: Callable[[], int]) -> None:
         consumer = Consumer(self.book, self.queue.runners[0], QUEUE, "s", 2 * HELD, 600_000)

@@ -194,7 +194,7 @@ async def test_nodes_go_and_come_back(ring: Ring, store: CassandraStore) -> None
         lambda: append(store, shard, segment, None),
         lambda: store.segments(shard, owner.bucket(), 0, 1),
         lambda: store.ownership.claim((slot + 1) % SLOTS, "node"),
-        lambda: store.buckets(ShardKey("other", 0)),
+        lambda: store.outline(ShardKey("other", 0)),
     )
 
     # One goes on, the other comes back.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.catalog import Catalog
+from pushlane_storage.note import DueShard
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueConfig, QueueRow
 
@@ -42,6 +43,9 @@ class WitnessedOwnership:
 
     async def owner_of(self, slot: int) -> str | None:
         return await self._real.owner_of(slot)
+
+    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        return await self._real.due_shards(slot, until, limit)
 
 
 class WitnessedCatalog:

@@ -20,9 +20,9 @@ from pushlane_history import event as history
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Backend, Due, Outcome
 from pushlane_storage.message import TRANSFER, Message
-from pushlane_storage.note import DueShard, Note
+from pushlane_storage.note import Note
 from pushlane_storage.queue import QueueRow
-from pushlane_storage.seal import Seal, ShardRows
+from pushlane_storage.seal import Outline, Seal, ShardRows
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from tests.powerloss.seams import WitnessedCatalog, WitnessedOwnership
@@ -229,14 +229,11 @@ class Witness:
     def _reading(self, shard: ShardKey) -> ShardRows:
         return self._rows.setdefault(shard, ShardRows([], [], {}, {}))
 
-    async def seals(self, shard: ShardKey) -> list[Seal]:
-        self._rows.pop(shard, None)  # what comes now is a new opening
-        seals = self._reading(shard).seals = await self.store.seals(shard)
-        return seals
-
-    async def buckets(self, shard: ShardKey) -> list[Bucket]:
-        buckets = self._reading(shard).buckets = await self.store.buckets(shard)
-        return buckets
+    async def outline(self, shard: ShardKey) -> Outline:
+        outline = await self.store.outline(shard)
+        # What comes now is a new opening.
+        self._rows[shard] = ShardRows(outline.seals, outline.buckets, {}, {})
+        return outline
 
     async def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
         heads = self._reading(shard).heads[key] = await self.store.heads(shard, key)
@@ -254,17 +251,10 @@ class Witness:
     async def write_note(self, shard: ShardKey, note: Note) -> None:
         await self.store.write_note(shard, note)
 
-    async def read_note(self, shard: ShardKey) -> Note | None:
-        return await self.store.read_note(shard)
-
-    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
-        return await self.store.due_shards(slot, until, limit)
-
-    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
-        await self.store.drop_bucket(shard, key)
-
-    async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
-        await self.store.drop_purges(shard, flushes)
+    async def drop(
+        self, shard: ShardKey, key: BucketKey, flushes: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        await self.store.drop(shard, key, flushes)
 
     async def segments(
         self, shard: ShardKey, key: BucketKey, start: int, limit: int, last: int | None = None

@@ -20,9 +20,9 @@ from pushlane_storage.interface import Due
 from pushlane_storage.memory import QUEUE_ID_BYTES
 from pushlane_storage.message import Message
 from pushlane_storage.note import Note
-from pushlane_storage.packing import unpack_note, unpack_seal, unpack_settlement
+from pushlane_storage.packing import unpack_settlement
 from pushlane_storage.queue import QueueConfig, QueueRow
-from pushlane_storage.seal import Seal
+from pushlane_storage.seal import Outline, Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.sqlite import queue_rows, reads
@@ -188,11 +188,10 @@ class SimulatedSqlite:
     def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         self._write(lambda tables: tables.mark_bucket(shard, bucket))
 
-    def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
-        self._write(lambda tables: tables.drop_bucket(shard, key))
-
-    def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
-        self._write(lambda tables: tables.drop_purges(shard, flushes))
+    def drop(
+        self, shard: ShardKey, key: BucketKey, flushes: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        self._write(lambda tables: tables.drop(shard, key, flushes))
 
     def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         self._write(lambda tables: tables.write_seal(shard, seal))
@@ -202,16 +201,8 @@ class SimulatedSqlite:
 
     # Reads
 
-    def read_note(self, shard: ShardKey) -> Note | None:
-        row = self._reading.fetch(reads.note, shard)
-        return None if row is None else unpack_note(*row)
-
-    def seals(self, shard: ShardKey) -> list[Seal]:
-        rows = self._reading.fetch(reads.seals, shard)
-        return [unpack_seal(*columns) for columns in rows]
-
-    def buckets(self, shard: ShardKey) -> list[Bucket]:
-        return self._reading.fetch(reads.buckets, shard)
+    def outline(self, shard: ShardKey) -> Outline:
+        return self._reading.fetch(reads.outline, shard)
 
     def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
         return self._segments(lambda read: read.heads(self._reading, shard, key))

@@ -28,10 +28,10 @@ async def write(url: str) -> list[Place]:
     for start in (START, START + 1, START + 3):
         key = one.bucket(start=start)
         await one.drain(key)
-        await store.drop_bucket(ONE, key)
+        await store.drop(ONE, key)
     await two.append(0, messages(1), lane=7)
     await store.mark_bucket(TWO, Bucket(two.bucket(7), two.seq(0), closed=True, count=1))
-    found = [(shard, row) for shard in (ONE, TWO) for row in await store.buckets(shard)]
+    found = [(shard, row) for shard in (ONE, TWO) for row in (await store.outline(shard)).buckets]
     await let_go(store)
     return [(*shard, *row.key, row.closed) for shard, row in found]
 

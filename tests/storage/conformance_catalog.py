@@ -170,9 +170,9 @@ class CatalogConformance:
         store = await reopen()
         for owner in owners:
             await assert_nothing_stored(store, owner.shard, owner.bucket())
-            due = await store.due_shards(slot_of(owner.shard), 6, 1_000)
+            due = await store.ownership.due_shards(slot_of(owner.shard), 6, 1_000)
             assert row.id not in {shard.queue_id for shard in due}
-        assert len(await store.buckets(kept.shard)) == 1
+        assert len((await store.outline(kept.shard)).buckets) == 1
         assert len(await store.due(kept.shard, 0, 10, 10)) == 1
 
     async def test_a_queue_made_again_is_another_one(self, store: Backend, tenant: str) -> None:
@@ -202,7 +202,7 @@ class CatalogConformance:
         await owner.append(0, [message()])
         await store.catalog.remove(old)
         assert await store.catalog.read(tenant, "orders") == new
-        assert await store.buckets(owner.shard) == [Bucket(owner.bucket(), owner.seq(0))]
+        assert (await store.outline(owner.shard)).buckets == [Bucket(owner.bucket(), owner.seq(0))]
 
     async def test_one_of_many_creators_wins(self, store: Backend, tenant: str) -> None:
         async def create() -> None:
@@ -236,8 +236,8 @@ class CatalogConformance:
 
 
 async def assert_nothing_stored(store: Backend, shard: ShardKey, key: BucketKey) -> None:
-    assert await store.buckets(shard) == []
-    assert await store.seals(shard) == []
+    assert (await store.outline(shard)).buckets == []
+    assert (await store.outline(shard)).seals == []
     assert await store.due(shard, 0, 1 << 62, 10) == []
     assert await store.heads(shard, key) == []
     assert await store.segments(shard, key, 0, 10) == []

@@ -71,7 +71,7 @@ class SettlementConformance:
         await owner.settle(1, owner.bucket())
         store = await reopen()
         assert await store.settlements(owner.shard, CONTROL) == rows
-        assert await store.buckets(owner.shard) == []
+        assert (await store.outline(owner.shard)).buckets == []
 
     async def test_a_checkpoint_row_folds_to_the_same_state(
         self, store: Backend, reopen: Reopen, owner: Owner
@@ -101,7 +101,7 @@ class SettlementConformance:
     async def test_a_note_is_replaced_by_newer_ones_only(
         self, store: Backend, reopen: Reopen, owner: Owner
     ) -> None:
-        assert await store.read_note(owner.shard) is None
+        assert (await store.outline(owner.shard)).note is None
         kept = [KeptNumbers("p", 7, 3, [(4, 2, LANE, 1 << 41), (9, 1, -1, 0)])]
         notes = [
             Note(owner.epoch, 0, "t", "q", 50),
@@ -111,14 +111,14 @@ class SettlementConformance:
         await store.write_note(owner.shard, notes[1])
         await store.write_note(owner.shard, notes[1])
         await store.write_note(owner.shard, notes[0])
-        assert await store.read_note(owner.shard) == notes[1]
+        assert (await store.outline(owner.shard)).note == notes[1]
         await store.write_note(owner.shard, notes[2])
         store = await reopen()
-        assert await store.read_note(owner.shard) == notes[2]
+        assert (await store.outline(owner.shard)).note == notes[2]
         [newer] = await claimed_all(store, owner.shard)
         first = Note(newer.epoch, 0, "t", "q")
         await store.write_note(owner.shard, first)
-        assert await store.read_note(owner.shard) == first
+        assert (await store.outline(owner.shard)).note == first
 
     async def test_shards_that_are_due_are_found_by_their_slot(
         self, store: Backend, owner: Owner
@@ -132,13 +132,13 @@ class SettlementConformance:
         late, early = (DueShard(due, "t", "q", *shards[n]) for due, n in ((30, 0), (10, 1)))
 
         async def find(slot: int, until: int) -> list[DueShard]:
-            found = await store.due_shards(slot, until, 1_000)
+            found = await store.ownership.due_shards(slot, until, 1_000)
             return [one for one in found if one.queue_id == owner.shard.queue_id]
 
         assert await find(slot, 31) == [early, late]
         assert await find(slot, 30) == [early]
         assert await find((slot + 1) % SLOTS, 31) == []
-        assert len(await store.due_shards(slot, 31, 1)) == 1
+        assert len(await store.ownership.due_shards(slot, 31, 1)) == 1
 
     async def test_the_newest_seal_comes_back(
         self, store: Backend, reopen: Reopen, owner: Owner
@@ -147,7 +147,7 @@ class SettlementConformance:
         [owner] = await claimed_all(store, owner.shard)
         first = Seal(owner.epoch, [(LANE, 1, 1 << 39), (9, 1, 0)], [(1, 7)])
         await store.write_seal(owner.shard, first)
-        found = await store.seals(owner.shard)
+        found = (await store.outline(owner.shard)).seals
         assert found == [first]
         assert isinstance(found[0].counters[0], tuple)
         store = await reopen()
@@ -155,5 +155,7 @@ class SettlementConformance:
         second = Seal(newer.epoch, [], [])
         await store.write_seal(owner.shard, second)
         await store.write_seal(owner.shard, second)
-        assert await store.seals(owner.shard) == [second], "it has carried on what the others say"
-        assert await store.seals(neighbour.shard) == []
+        assert (await store.outline(owner.shard)).seals == [second], (
+            "it has carried on what the others say"
+        )
+        assert (await store.outline(neighbour.shard)).seals == []

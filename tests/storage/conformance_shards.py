@@ -39,7 +39,10 @@ class ShardConformance:
         assert newer.epoch > owner.epoch
         new = await newer.append(0, messages(1))
         rows = await newer.settle(0, old.bucket, new.bucket, acked=[(old.first, old.first)])
-        assert [row.key for row in await store.buckets(owner.shard)] == [old.bucket, new.bucket]
+        assert [row.key for row in (await store.outline(owner.shard)).buckets] == [
+            old.bucket,
+            new.bucket,
+        ]
         assert await store.segments(owner.shard, old.bucket, 0, 10) == [old]
         assert await store.segments(owner.shard, new.bucket, 0, 10) == [new]
         assert await store.settlements(owner.shard, old.bucket) == [rows[0]]
@@ -98,9 +101,9 @@ class ShardConformance:
     ) -> None:
         late = owner.segment(2, messages(2))
         await append(store, owner.shard, late, None)
-        assert await store.buckets(owner.shard) == []
+        assert (await store.outline(owner.shard)).buckets == []
         first = await owner.append(0, messages(2))
-        assert [row.key for row in await store.buckets(owner.shard)] == [first.bucket]
+        assert [row.key for row in (await store.outline(owner.shard)).buckets] == [first.bucket]
         assert await store.segments(owner.shard, first.bucket, 0, 10) == [first, late]
 
     async def test_the_same_segment_again_is_stored_once(
@@ -144,9 +147,9 @@ class ShardConformance:
             assert await store.segments(one.shard, segment.bucket, 0, 100) == [segment]
             found = await store.messages(one.shard, segment.bucket, [segment.first])
             assert found == {segment.first: segment.messages[0]}
-            assert len(await store.buckets(one.shard)) == 4
+            assert len((await store.outline(one.shard)).buckets) == 4
             assert len(await store.due(one.shard, 0, EVER, 100)) == 4
-        assert await store.buckets(owner.shard) == []
+        assert (await store.outline(owner.shard)).buckets == []
 
     # Buckets
 
@@ -157,7 +160,7 @@ class ShardConformance:
         for key in keys:
             await owner.append(0, messages(1), key.lane, key.start)
         store = await reopen()
-        rows = await store.buckets(owner.shard)
+        rows = (await store.outline(owner.shard)).buckets
         assert rows == [Bucket(key, owner.seq(0)) for key in sorted(keys)]
         assert all(isinstance(row.key, BucketKey) for row in rows)
 
@@ -170,11 +173,11 @@ class ShardConformance:
         )
         await store.mark_bucket(owner.shard, closed)
         await store.mark_bucket(owner.shard, closed)
-        assert await store.buckets(owner.shard) == [closed]
+        assert (await store.outline(owner.shard)).buckets == [closed]
         drained = msgspec.structs.replace(closed, drained=True)
         await store.mark_bucket(owner.shard, drained)
         store = await reopen()
-        assert await store.buckets(owner.shard) == [drained]
+        assert (await store.outline(owner.shard)).buckets == [drained]
 
     async def test_flags_never_go_back(self, store: Backend, owner: Owner) -> None:
         segment = await owner.append(0, messages(2))
@@ -182,11 +185,11 @@ class ShardConformance:
         drained = Bucket(segment.bucket, segment.first, True, True, 2, 100, LATER)
         await store.mark_bucket(owner.shard, drained)
         await store.mark_bucket(owner.shard, opened)
-        assert await store.buckets(owner.shard) == [drained]
+        assert (await store.outline(owner.shard)).buckets == [drained]
         await append(store, owner.shard, segment, opened)
-        assert await store.buckets(owner.shard) == [drained]
+        assert (await store.outline(owner.shard)).buckets == [drained]
         await store.mark_bucket(owner.shard, msgspec.structs.replace(drained, drained=False))
-        assert await store.buckets(owner.shard) == [drained]
+        assert (await store.outline(owner.shard)).buckets == [drained]
 
     async def test_a_dropped_bucket_leaves_nothing(
         self, store: Backend, reopen: Reopen, owner: Owner
@@ -197,14 +200,14 @@ class ShardConformance:
         assert len(await store.due(owner.shard, 0, EVER, 10)) == 4
         await owner.drain(gone.bucket)
         for _ in range(2):
-            await store.drop_bucket(owner.shard, gone.bucket)
+            await store.drop(owner.shard, gone.bucket)
         await owner.drain(gone.bucket)  # a mark that comes late doesn't bring it back
         store = await reopen()
         assert await store.heads(owner.shard, gone.bucket) == []
         assert await store.segments(owner.shard, gone.bucket, 0, 10) == []
         assert await store.messages(owner.shard, gone.bucket, [gone.first]) == {}
         assert await store.settlements(owner.shard, gone.bucket) == []
-        assert [row.key for row in await store.buckets(owner.shard)] == [kept.bucket]
+        assert [row.key for row in (await store.outline(owner.shard)).buckets] == [kept.bucket]
         assert await store.segments(owner.shard, kept.bucket, 0, 10) == [kept]
         assert len(await store.settlements(owner.shard, kept.bucket)) == 1
         dues = await store.due(owner.shard, 0, EVER, 10)
@@ -217,12 +220,12 @@ class ShardConformance:
         await owner.append(0, messages(1, not_before=7), LANE, LATER)
         assert len(await store.due(owner.shard, 0, EVER, 10)) == 1
         await owner.drain(plain.bucket)
-        await store.drop_bucket(owner.shard, plain.bucket)
+        await store.drop(owner.shard, plain.bucket)
         assert len(await store.due(owner.shard, 0, EVER, 10)) == 1
 
     async def test_dropping_what_was_never_there(self, store: Backend, owner: Owner) -> None:
-        await store.drop_bucket(owner.shard, owner.bucket())
-        assert await store.buckets(owner.shard) == []
+        await store.drop(owner.shard, owner.bucket())
+        assert (await store.outline(owner.shard)).buckets == []
 
     async def test_purges_that_a_later_one_covers_are_dropped(
         self, store: Backend, reopen: Reopen, owner: Owner
@@ -231,8 +234,8 @@ class ShardConformance:
         for n in range(4):
             await owner.settle(n, CONTROL, kept.bucket)
         for _ in range(2):
-            await store.drop_purges(owner.shard, [(owner.epoch, 0), (owner.epoch, 2)])
-        await store.drop_purges(owner.shard, [(owner.epoch, 99)])
+            await store.drop(owner.shard, CONTROL, [(owner.epoch, 0), (owner.epoch, 2)])
+        await store.drop(owner.shard, CONTROL, [(owner.epoch, 99)])
         store = await reopen()
         assert [row.n for row in await store.settlements(owner.shard, CONTROL)] == [1, 3]
         assert [row.n for row in await store.settlements(owner.shard, kept.bucket)] == [0, 1, 2, 3]
@@ -240,7 +243,7 @@ class ShardConformance:
     async def test_dropping_purges_where_there_were_none(
         self, store: Backend, owner: Owner
     ) -> None:
-        await store.drop_purges(owner.shard, [(owner.epoch, 0)])
+        await store.drop(owner.shard, CONTROL, [(owner.epoch, 0)])
         assert await store.settlements(owner.shard, CONTROL) == []
 
     # The schedule index
@@ -285,10 +288,10 @@ class ShardConformance:
 
     async def test_a_shard_that_stored_nothing_reads_empty(self, store: Backend) -> None:
         shard, key = ShardKey(unique("queue"), 3), BucketKey(LANE, 1, START)
-        assert await store.buckets(shard) == []
+        assert (await store.outline(shard)).buckets == []
         assert await store.heads(shard, key) == []
         assert await store.segments(shard, key, 0, 10) == []
         assert await store.messages(shard, key, [0, 1]) == {}
         assert await store.settlements(shard, key) == []
-        assert await store.seals(shard) == []
+        assert (await store.outline(shard)).seals == []
         assert await store.due(shard, 0, EVER, 10) == []

@@ -16,6 +16,7 @@ from pushlane_storage.dropping import (
     droppable,
 )
 from pushlane_storage.queue import QueueConfig
+from pushlane_storage.seal import Outline
 
 KEY = BucketKey(4, 1, 0)
 CONFIG = QueueConfig(dedup_window_ms=1_000)
@@ -62,10 +63,10 @@ class Rows:
     def __init__(self, *rows: Bucket) -> None:
         self.rows = {row.key: row for row in rows}
 
-    async def buckets(self, shard: ShardKey) -> list[Bucket]:
-        return list(self.rows.values())
+    async def outline(self, shard: ShardKey) -> Outline:
+        return Outline([], list(self.rows.values()), None)
 
-    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
+    async def drop(self, shard: ShardKey, key: BucketKey) -> None:
         self.rows.pop(key, None)
 
 

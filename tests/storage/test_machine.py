@@ -195,7 +195,7 @@ class StoreMachine(RuleBasedStateMachine):
         shard, model = self.shard(pick)
         drained = [key for key, row in model.rows.items() if row.drained]
         key = one_of([*drained, BucketKey(9, 1, 1)], which)
-        self.portal.call(self.store.drop_bucket, shard, key)
+        self.portal.call(self.store.drop, shard, key)
         model.drop(key)
 
     @precondition(lambda self: self.model.shards)
@@ -267,10 +267,9 @@ class StoreMachine(RuleBasedStateMachine):
     def compare(self, shard: ShardKey) -> None:
         model = self.model.shards.get(shard, ShardModel())
         call, store = self.portal.call, self.store
-        assert call(store.buckets, shard) == model.buckets_read()
-        assert call(store.seals, shard) == [
-            model.seals[owner] for owner in sorted(model.seals)[-1:]
-        ]
+        outline = call(store.outline, shard)
+        assert outline.buckets == model.buckets_read()
+        assert outline.seals == [model.seals[owner] for owner in sorted(model.seals)[-1:]]
         assert call(store.due, shard, 0, EVER, 1_000) == model.due_read(0, EVER, 1_000)
         for key in [*model.rows, CONTROL]:
             segments = model.segments_read(key, 0, 1_000)

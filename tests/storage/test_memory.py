@@ -121,9 +121,9 @@ class TestFencing:
             tables.settle(SHARD, flush(0))
         with pytest.raises(Fenced):
             tables.write_seal(SHARD, Seal(1, [], []))
-        assert tables.buckets(SHARD) == []
+        assert tables.outline(SHARD).buckets == []
         assert tables.settlements(SHARD, KEY) == []
-        assert tables.seals(SHARD) == []
+        assert tables.outline(SHARD).seals == []
 
     def test_the_other_slots_are_free(self) -> None:
         tables = MemoryTables()
@@ -131,7 +131,7 @@ class TestFencing:
             for _ in range(2):
                 tables.claim(slot, "node-2")
         tables.append(SHARD, segment(0), OPENS)
-        assert tables.buckets(SHARD) == [OPENS]
+        assert tables.outline(SHARD).buckets == [OPENS]
 
     def test_without_it_what_a_zombie_writes_lands(self) -> None:
         tables = MemoryTables(fencing=False)
@@ -187,8 +187,8 @@ class TestOurBugs:
 
     def test_dropping_what_is_not_drained(self, tables: MemoryTables) -> None:
         with pytest.raises(AssertionError, match="not drained"):
-            tables.drop_bucket(SHARD, KEY)
-        assert tables.buckets(SHARD) == [OPENS]
+            tables.drop(SHARD, KEY)
+        assert tables.outline(SHARD).buckets == [OPENS]
 
     def test_a_flush_that_is_not_all_of_its_parts(self, tables: MemoryTables) -> None:
         rows = [Settlement(key, 1, 1, [KEY, CONTROL]) for key in (KEY, CONTROL)]
@@ -209,7 +209,7 @@ def test_the_counts_of_the_first_close_stand() -> None:
     tables.append(SHARD, segment(0), OPENS)
     tables.mark_bucket(SHARD, Bucket(KEY, FIRST, closed=True, count=2, size=3, last_at=4))
     tables.mark_bucket(SHARD, Bucket(KEY, FIRST, closed=True, drained=True, count=9))
-    assert tables.buckets(SHARD) == [Bucket(KEY, FIRST, True, True, 2, 3, 4)]
+    assert tables.outline(SHARD).buckets == [Bucket(KEY, FIRST, True, True, 2, 3, 4)]
 
 
 @pytest.mark.parametrize("read_before", [False, True])
@@ -219,7 +219,7 @@ def test_a_dropped_bucket_leaves_the_schedule(read_before: bool) -> None:
     if read_before:
         assert len(tables.due(SHARD, 0, 10, 10)) == 1
     tables.mark_bucket(SHARD, Bucket(KEY, FIRST, closed=True, drained=True))
-    tables.drop_bucket(SHARD, KEY)
+    tables.drop(SHARD, KEY)
     assert tables.due(SHARD, 0, 10, 10) == []
 
 

@@ -75,14 +75,14 @@ async def find_ending(store: Store, key: ShardKey, lane: int, seq: int) -> Expla
 
     Its bucket is drained, but not dropped yet: the settlement log in the store still tells.
     """
-    bucket = next((row for row in await store.buckets(key) if _holds(row, lane, seq)), None)
+    outline = await store.outline(key)
+    bucket = next((row for row in outline.buckets if _holds(row, lane, seq)), None)
     if bucket is None:
         return None
-    seals = await store.seals(key)
     settlements = {place: await store.settlements(key, place) for place in (bucket.key, CONTROL)}
     # Whether a flush is whole need not be asked of other buckets: the seals say it of the owners
     # before, and the running one forgets a bucket only when the rows that drained it are durable.
-    ((existing, state),) = fold_shard(ShardRows(seals, [bucket], {}, settlements))
+    ((existing, state),) = fold_shard(ShardRows(outline.seals, [bucket], {}, settlements))
     return explain_end(state, seq) if _holds(existing, lane, seq) else None
 
 

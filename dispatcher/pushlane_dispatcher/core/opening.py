@@ -23,7 +23,7 @@ from pushlane_dispatcher.core.shard import Moment, Setup, Shard
 from pushlane_leases.interface import LeaseRun
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey
 from pushlane_storage.message import Message
-from pushlane_storage.seal import Seal, ShardRows
+from pushlane_storage.seal import Outline, Seal, ShardRows
 from pushlane_storage.segment import SegmentHead
 from pushlane_storage.settlement import Settlement
 
@@ -46,12 +46,8 @@ class Together(Step, frozen=True):
     openings: list[Opening[None]]
 
 
-class ReadSeals(Step, frozen=True):
-    """`list[Seal]`"""
-
-
-class ReadBuckets(Step, frozen=True):
-    """`list[Bucket]`"""
+class ReadOutline(Step, frozen=True):
+    """`Outline`"""
 
 
 class ReadHeads(Step, frozen=True):
@@ -64,10 +60,6 @@ class ReadSettlements(Step, frozen=True):
     """`list[Settlement]`"""
 
     bucket: BucketKey
-
-
-class ReadNote(Step, frozen=True):
-    """`Note | None`"""
 
 
 class ReadMessages(Step, frozen=True):
@@ -129,8 +121,8 @@ def look_at_shard(setup: Setup) -> Opening[Shard]:
     Nothing is written, and the epoch of `setup` doesn't matter.
     """
     rows = yield from read_rows()
-    buckets: list[Bucket] = yield ReadBuckets()
-    there = {bucket.key for bucket in buckets}
+    outline: Outline = yield ReadOutline()
+    there = {bucket.key for bucket in outline.buckets}
     # One that was dropped while we read has no settlements any more: nothing of it is left.
     rows.buckets = [bucket for bucket in rows.buckets if bucket.key in there]
     used = [*(seal.owner for seal in rows.seals), *(bucket.key.epoch for bucket in rows.buckets)]
@@ -141,8 +133,8 @@ def look_at_shard(setup: Setup) -> Opening[Shard]:
 
 def read_rows() -> Opening[ShardRows]:
     """What says which messages there are, and what became of them. Bodies are not read."""
-    seals: list[Seal] = yield ReadSeals()
-    buckets: list[Bucket] = yield ReadBuckets()
+    outline: Outline = yield ReadOutline()
+    buckets = outline.buckets
     # A bucket that is closed says itself how much of it there is.
     cut_off = [bucket.key for bucket in buckets if not bucket.closed]
     heads: dict[BucketKey, list[SegmentHead]] = yield from _each(
@@ -152,7 +144,7 @@ def read_rows() -> Opening[ShardRows]:
     settlements: dict[BucketKey, list[Settlement]] = yield from _each(
         {key: ReadSettlements(key) for key in (*undrained, CONTROL)}
     )
-    return ShardRows(seals, buckets, heads, settlements, (yield ReadNote()))
+    return ShardRows(outline.seals, buckets, heads, settlements, outline.note)
 
 
 def _each(steps: Mapping[K, Step]) -> Opening[dict[K, Any]]:

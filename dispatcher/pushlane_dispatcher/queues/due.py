@@ -21,8 +21,9 @@ import trio
 from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher.queues.queues import Elsewhere
 from pushlane_dispatcher.settings import Settings
-from pushlane_storage.interface import Store, StoreError
+from pushlane_storage.interface import StoreError
 from pushlane_storage.note import DueShard
+from pushlane_storage.ownership import Ownership
 from pushlane_storage.slot import SLOTS
 
 log = logging.getLogger(__name__)
@@ -33,9 +34,9 @@ Open = Callable[[DueShard], Awaitable[bool]]
 
 class DueShards:
     def __init__(
-        self, store: Store, settings: Settings, wall: Callable[[], int], open_one: Open
+        self, ownership: Ownership, settings: Settings, wall: Callable[[], int], open_one: Open
     ) -> None:
-        self._store = store
+        self._ownership = ownership
         self._settings = settings
         self._wall = wall
         self._open = open_one
@@ -52,7 +53,7 @@ class DueShards:
         """Open all that is due, one after the other: nobody waits for them."""
         for slot in range(SLOTS):
             try:
-                found = await self._store.due_shards(
+                found = await self._ownership.due_shards(
                     slot, self._wall() + 1, self._settings.due_shards
                 )
             except StoreError as error:

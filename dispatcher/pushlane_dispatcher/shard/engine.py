@@ -59,7 +59,7 @@ from pushlane_dispatcher.shard.stop import Stop
 from pushlane_dispatcher.shard.waiting_publishers import WaitingPublishers
 from pushlane_dispatcher.usage.counters import ShardCounters, Uncounted
 from pushlane_leases.interface import StaleEpoch
-from pushlane_storage.bucket import Bucket
+from pushlane_storage.bucket import CONTROL, Bucket
 from pushlane_storage.interface import Fenced, Outcome, StoreDamaged
 from pushlane_storage.outcome import append as store_segment
 from pushlane_storage.outcome import settle as store_settlements
@@ -416,9 +416,9 @@ class Engine:
                 await self._store.write_note(self.shard.key, effect.note)
                 self.shard.noted(effect)
             elif isinstance(effect, Drop):
-                await self._store.drop_bucket(self.shard.key, effect.key)
+                await self._store.drop(self.shard.key, effect.key)
             else:
-                await self._store.drop_purges(self.shard.key, effect.flushes)
+                await self._store.drop(self.shard.key, CONTROL, effect.flushes)
         except StoreDamaged as error:  # what the bucket holds can be served all the same
             log.error("%s: a bucket stays as it is: %s", self.shard.key, error)
 

@@ -129,11 +129,9 @@ def reading(store: Store, clock: Clock, key: ShardKey) -> Table:
         return Moment(clock.now(), clock.offset(), clock.doubted)
 
     return {
-        steps.ReadSeals: lambda _: store.seals(key),
-        steps.ReadBuckets: lambda _: store.buckets(key),
+        steps.ReadOutline: lambda _: store.outline(key),
         steps.ReadHeads: lambda step: store.heads(key, step.bucket),
         steps.ReadSettlements: lambda step: store.settlements(key, step.bucket),
-        steps.ReadNote: lambda _: store.read_note(key),
         steps.ReadMessages: lambda step: store.messages(key, step.bucket, step.seqs),
         steps.AskTime: ask_time,
     }

@@ -167,12 +167,12 @@ class Journal:
         await self._buckets.mark(shard, bucket)
         await self._slots.confirm(shard)
 
-    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
-        await self._slots.confirm(shard)
-        await self._buckets.drop(shard, key)
-        await self._slots.confirm(shard)
-
-    async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
-        for flush in flushes:
-            await self._ring.write(Delete(SETTLEMENTS, (*shard, *CONTROL, *flush)))
+    async def drop(
+        self, shard: ShardKey, key: BucketKey, flushes: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        if flushes is None:
+            await self._slots.confirm(shard)
+            await self._buckets.drop(shard, key)
+        for flush in flushes or ():
+            await self._ring.write(Delete(SETTLEMENTS, (*shard, *key, *flush)))
         await self._slots.confirm(shard)

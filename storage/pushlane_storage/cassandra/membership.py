@@ -94,6 +94,7 @@ class Membership:
         )
         self.claim, self.next_epoch, self.release = slots.claim, slots.next_epoch, slots.release
         self.confirm, self.owner_of = slots.confirm, slots.owner_of
+        self.due_shards = slots.due_shards
         self.fenced = 0
         self._past_reads = self._past_served = self._past_beats = 0
         self._abandoned = False

@@ -21,10 +21,11 @@ from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.home import Home
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.node import Node
-from pushlane_storage.cassandra.ring import Change, Ring, Row, read_row
-from pushlane_storage.cassandra.tables import SLOTS
+from pushlane_storage.cassandra.ring import Change, Range, Ring, Row, read_all, read_row
+from pushlane_storage.cassandra.tables import NOTES, SLOTS
 from pushlane_storage.cassandra.watch import Watches
 from pushlane_storage.interface import Fenced, SlotOwned, StoreError, StoreRefused, StoreUnknown
+from pushlane_storage.note import DueShard
 from pushlane_storage.slot import SLOTS as COUNT
 from pushlane_storage.slot import slot_of
 from pushlane_storage.work import gather
@@ -266,6 +267,12 @@ class Slots:
         """By the slot's row; None: nobody has it."""
         row = await read_row(self._ring, SLOTS, (slot,))
         return None if row is None or row["process"] == NOBODY else row["owner"]
+
+    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        names = ("due", "tenant", "queue", "queue_id", "shard")
+        found = await read_all(self._ring, Range(NOTES, (slot,), self._limits.page_rows, names))
+        due = [row for row in found if row["due"] is not None and row["due"] < until]
+        return sorted(DueShard(*(row[name] for name in names)) for row in due)[:limit]
 
     def held(self) -> list[int]:
         return sorted({*self._claims, *self._unclaimed})

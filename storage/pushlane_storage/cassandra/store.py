@@ -7,10 +7,11 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 
 import trio
 
-from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.bucket import BucketKey, ShardKey
 from pushlane_storage.cassandra import rows
 from pushlane_storage.cassandra.address import Address
 from pushlane_storage.cassandra.buckets import Buckets
@@ -35,13 +36,14 @@ from pushlane_storage.damage import Damage, DamageReport
 from pushlane_storage.errors import KeyspaceUnusable, Unreachable
 from pushlane_storage.interface import Due, StoreError
 from pushlane_storage.message import Message
-from pushlane_storage.note import DueShard, Note
+from pushlane_storage.note import Note
 from pushlane_storage.outcome import outcome_of
-from pushlane_storage.seal import Seal
+from pushlane_storage.seal import Outline, Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.slot import slot_of
 from pushlane_storage.wall import wall_clock
+from pushlane_storage.work import together
 
 log = logging.getLogger(__name__)
 
@@ -80,8 +82,7 @@ class CassandraStore:
             ring, membership.slots, places, self._buckets, self._schedule, known, limits
         )
         self.append_soon, self.settle_soon = journal.append_soon, journal.settle_soon
-        self.mark_bucket = journal.mark_bucket
-        self.drop_bucket, self.drop_purges = journal.drop_bucket, journal.drop_purges
+        self.mark_bucket, self.drop = journal.mark_bucket, journal.drop
 
     @classmethod
     @asynccontextmanager
@@ -180,22 +181,18 @@ class CassandraStore:
 
     # Reading shards
 
-    async def read_note(self, shard: ShardKey) -> Note | None:
-        found = await read_row(self._ring, NOTES, (slot_of(shard), *shard))
-        return None if found is None else rows.note_of(found)
+    async def outline(self, shard: ShardKey) -> Outline:
+        """Read side by side: for an owner everything that counts was there before its claim."""
 
-    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
-        names = ("due", "tenant", "queue", "queue_id", "shard")
-        found = await read_all(self._ring, Range(NOTES, (slot,), self._limits.page_rows, names))
-        due = [row for row in found if row["due"] is not None and row["due"] < until]
-        return sorted(DueShard(*(row[name] for name in names)) for row in due)[:limit]
+        async def read_seals() -> list[Seal]:
+            found = await read_all(self._ring, Range(SEALS, shard, self._limits.page_rows))
+            return [rows.seal_of(row) for row in found]
 
-    async def seals(self, shard: ShardKey) -> list[Seal]:
-        found = await read_all(self._ring, Range(SEALS, shard, self._limits.page_rows))
-        return [rows.seal_of(row) for row in found]
+        async def read_note() -> Note | None:
+            found = await read_row(self._ring, NOTES, (slot_of(shard), *shard))
+            return None if found is None else rows.note_of(found)
 
-    async def buckets(self, shard: ShardKey) -> list[Bucket]:
-        return await self._buckets.read(shard)
+        return Outline(*await together(read_seals, partial(self._buckets.read, shard), read_note))
 
     async def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
         is_closed = self._buckets.is_closed(shard, key)

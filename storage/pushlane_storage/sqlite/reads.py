@@ -10,11 +10,20 @@ from collections.abc import Sequence
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.interface import Due
 from pushlane_storage.note import DueShard
+from pushlane_storage.packing import unpack_note, unpack_seal
+from pushlane_storage.seal import Outline
 from pushlane_storage.segment import StoredHead, StoredSegment
 from pushlane_storage.sqlite.columns import BUCKET_COLUMNS, SELECT_HEADS, SELECT_SEGMENTS, bucket_of
 
 _SHARD = "(SELECT id FROM shard WHERE queue_id = ? AND number = ?)"
 _BUCKET = f"(SELECT id FROM bucket WHERE shard = {_SHARD} AND lane = ? AND epoch = ? AND start = ?)"
+
+
+def outline(connection: sqlite3.Connection, shard: ShardKey) -> Outline:
+    found = [unpack_seal(*columns) for columns in seals(connection, shard)]
+    stored = note(connection, shard)
+    kept = None if stored is None else unpack_note(*stored)
+    return Outline(found, buckets(connection, shard), kept)
 
 
 def buckets(connection: sqlite3.Connection, shard: ShardKey) -> list[Bucket]:

@@ -12,7 +12,7 @@ loop is not held up by a large one.
 import sqlite3
 from collections.abc import Sequence
 
-from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
+from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
 from pushlane_storage.memory_shard import merge
 from pushlane_storage.note import Note
 from pushlane_storage.packing import checksum_of, pack_note, pack_seal, pack_settlement
@@ -244,8 +244,10 @@ class ShardRows:
         self.flush()
         self._discard("id = ?", place.id)
 
-    def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
-        place = self._places.find(shard, CONTROL)
+    def drop_settlements(
+        self, shard: ShardKey, key: BucketKey, flushes: Sequence[tuple[int, int]]
+    ) -> None:
+        place = self._places.find(shard, key)
         if place is not None:
             self.flush()
             self._connection.executemany(

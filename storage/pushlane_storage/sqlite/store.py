@@ -15,8 +15,8 @@ from pushlane_storage.damage import Damage, DamageReport
 from pushlane_storage.interface import Due, Outcome, StoreError
 from pushlane_storage.message import Message
 from pushlane_storage.note import DueShard, Note
-from pushlane_storage.packing import unpack_note, unpack_seal, unpack_settlement
-from pushlane_storage.seal import Seal
+from pushlane_storage.packing import unpack_settlement
+from pushlane_storage.seal import Outline, Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.sole_ownership import SoleOwnership
@@ -57,7 +57,7 @@ class SqliteStore:
         self._machinery = machinery
         self._wall = wall
         self._calls = calls = Calls(machinery.writes, machinery.reads)
-        self.ownership = SoleOwnership(self._claim, self._next_epoch)
+        self.ownership = SoleOwnership(self._claim, self._next_epoch, self._due_shards)
         self.catalog = SqliteCatalog(calls)
         self.usage = SqliteUsage(calls)
         self._report = DamageReport(damaged, wall, limits.quarantine_rows)
@@ -130,6 +130,11 @@ class SqliteStore:
     async def _next_epoch(self, shard: ShardKey) -> int:
         return await self._calls.write(lambda tables: tables.next_epoch(shard))
 
+    async def _due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
+        return await self._calls.read(
+            lambda reading: reading.fetch(reads.due_shards, slot, until, limit)
+        )
+
     # Writing shards
 
     def append_soon(
@@ -145,11 +150,10 @@ class SqliteStore:
     async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         await self._calls.write(lambda tables: tables.mark_bucket(shard, bucket))
 
-    async def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
-        await self._calls.write(lambda tables: tables.drop_bucket(shard, key))
-
-    async def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
-        await self._calls.write(lambda tables: tables.drop_purges(shard, flushes))
+    async def drop(
+        self, shard: ShardKey, key: BucketKey, flushes: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        await self._calls.write(lambda tables: tables.drop(shard, key, flushes))
 
     async def write_seal(self, shard: ShardKey, seal: Seal) -> None:
         await self._calls.write(lambda tables: tables.write_seal(shard, seal))
@@ -159,21 +163,8 @@ class SqliteStore:
 
     # Reading shards
 
-    async def read_note(self, shard: ShardKey) -> Note | None:
-        row = await self._calls.read(lambda reading: reading.fetch(reads.note, shard))
-        return None if row is None else unpack_note(*row)
-
-    async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
-        return await self._calls.read(
-            lambda reading: reading.fetch(reads.due_shards, slot, until, limit)
-        )
-
-    async def seals(self, shard: ShardKey) -> list[Seal]:
-        rows = await self._calls.read(lambda reading: reading.fetch(reads.seals, shard))
-        return [unpack_seal(*columns) for columns in rows]
-
-    async def buckets(self, shard: ShardKey) -> list[Bucket]:
-        return await self._calls.read(lambda reading: reading.fetch(reads.buckets, shard))
+    async def outline(self, shard: ShardKey) -> Outline:
+        return await self._calls.read(lambda reading: reading.fetch(reads.outline, shard))
 
     async def heads(self, shard: ShardKey, key: BucketKey) -> list[SegmentHead]:
         return await self._read_segments(lambda read, reading: read.heads(reading, shard, key))

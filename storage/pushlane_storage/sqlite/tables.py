@@ -106,12 +106,14 @@ class Tables:
 
     # The rest
 
-    def drop_bucket(self, shard: ShardKey, key: BucketKey) -> None:
-        self._shards.drop_bucket(shard, key)
-        self.garbage.there = True
-
-    def drop_purges(self, shard: ShardKey, flushes: Sequence[tuple[int, int]]) -> None:
-        self._shards.drop_purges(shard, flushes)
+    def drop(
+        self, shard: ShardKey, key: BucketKey, flushes: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        if flushes is None:
+            self._shards.drop_bucket(shard, key)
+            self.garbage.there = True
+        else:
+            self._shards.drop_settlements(shard, key, flushes)
 
     def put_usage(self, usage: Sequence[Usage]) -> None:
         usage_rows.put(self._connection, usage)

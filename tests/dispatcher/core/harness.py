@@ -45,7 +45,7 @@ from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.core.shard import Moment, Setup, Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_leases.interface import LeaseRun
-from pushlane_storage.bucket import Bucket, ShardKey
+from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
 from pushlane_storage.interface import Due
 from pushlane_storage.memory import MemoryTables
 from pushlane_storage.message import Message
@@ -221,12 +221,12 @@ class Rig:
                     self.tables.mark_bucket(self.key, effect.bucket)
                 case Drop():
                     self.drops.append(effect)
-                    self.tables.drop_bucket(self.key, effect.key)
+                    self.tables.drop(self.key, effect.key)
                 case WriteNote() if WriteNote not in self.hold:
                     self.tables.write_note(self.key, effect.note)
                     noted.append(effect)
                 case DropPurges():
-                    self.tables.drop_purges(self.key, effect.flushes)
+                    self.tables.drop(self.key, CONTROL, effect.flushes)
                 case _:
                     self.waiting.append(effect)
         assert self.shard.effects(self.now) == [], "effects are handed over once"
@@ -438,7 +438,7 @@ class Rig:
         return self.shard.stats()
 
     def stored(self, lane: int, seq: int) -> Message | None:
-        for bucket in self.tables.buckets(self.key):
+        for bucket in self.tables.outline(self.key).buckets:
             if bucket.key.lane == lane:
                 found = self.tables.messages(self.key, bucket.key, [seq])
                 if found:
@@ -446,7 +446,7 @@ class Rig:
         return None
 
     def buckets(self) -> list[Bucket]:
-        return self.tables.buckets(self.key)
+        return self.tables.outline(self.key).buckets
 
     def segments(self) -> list[Segment]:
         return [

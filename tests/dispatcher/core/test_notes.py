@@ -82,7 +82,7 @@ def test_a_busy_producer_needs_no_note() -> None:
     publish(rig, 43)
     rig.wait(1)
     assert len(rig.drops) == 9
-    note = rig.tables.read_note(rig.key)
+    note = rig.tables.outline(rig.key).note
     assert note is not None
     assert (note.n, note.kept) == (0, [])
 
@@ -112,7 +112,7 @@ def test_a_note_of_too_many_producers_knows_that_some_are_missing() -> None:
         settle(rig)
         rig.wait(10)
     rig.wait(20 * MINUTE)
-    note = rig.tables.read_note(rig.key)
+    note = rig.tables.outline(rig.key).note
     assert note is not None
     assert not note.whole
     assert [kept.producer for kept in note.kept] == ["h", "g", "f"]
@@ -161,7 +161,7 @@ def test_notes_are_written_now_and_then() -> None:
         publish(rig, number)
         settle(rig)
         rig.wait(5_000)
-    note = rig.tables.read_note(rig.key)
+    note = rig.tables.outline(rig.key).note
     assert note is not None
     assert 2 <= note.n <= 5
     assert len(rig.drops) >= 12
@@ -173,7 +173,7 @@ def test_what_is_archived_is_noted_and_not_dropped() -> None:
     assert rig.drops == []
     for bucket in rig.buckets():
         if bucket.drained and bucket.last_at + 6 * MINUTE < rig.wall:
-            rig.tables.drop_bucket(rig.key, bucket.key)
+            rig.tables.drop(rig.key, bucket.key)
     rig.crash()
     assert 0 in publish(rig, 5).duplicates
 
@@ -182,7 +182,7 @@ def test_what_is_archived_is_noted_and_not_dropped() -> None:
 
 
 def due(rig: Rig) -> int | None:
-    note = rig.tables.read_note(rig.key)
+    note = rig.tables.outline(rig.key).note
     return None if note is None else note.due
 
 
@@ -203,7 +203,7 @@ def test_the_note_is_written_again_only_for_what_is_due_earlier() -> None:
     for ms in (500, 700, 500):
         rig.publish("x", expires_at=rig.wall + ms)
     rig.publish("x")
-    note = rig.tables.read_note(rig.key)
+    note = rig.tables.outline(rig.key).note
     assert note is not None
     assert (note.n, note.due) == (0, rig.wall + 500)
     rig.publish("x", expires_at=rig.wall + 300)
@@ -451,7 +451,7 @@ def test_a_new_owner_takes_the_note_over() -> None:
     rig.publish("x", expires_at=rig.wall + 500)
     rig.crash()
     rig.publish("y", expires_at=rig.wall + 600)
-    note = rig.tables.read_note(rig.key)
+    note = rig.tables.outline(rig.key).note
     assert note is not None
     assert note.owner == 1
 
@@ -464,7 +464,7 @@ def test_a_predecessor_s_late_note_does_not_replace_what_its_successor_repeats()
     rig.shard.notes.part(expires_at + MINUTE, rig.now, rig.wall)
     rig.run()
     (late,) = rig.held(WriteNote)
-    read = rig.tables.read_note(rig.key)
+    read = rig.tables.outline(rig.key).note
     assert read is not None
     rig.hold = set()
     rig.crash()
@@ -473,6 +473,6 @@ def test_a_predecessor_s_late_note_does_not_replace_what_its_successor_repeats()
     rig.run()
     assert due(rig) == expires_at
     rig.publish("y", expires_at=expires_at - 1)
-    note = rig.tables.read_note(rig.key)
+    note = rig.tables.outline(rig.key).note
     assert note is not None
     assert (note.owner, note.n, note.due) == (rig.epoch, 1, expires_at - 1)

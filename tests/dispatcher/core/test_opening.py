@@ -12,11 +12,9 @@ from pushlane_dispatcher.core.opening import (
     AskTime,
     ClaimLeases,
     Opening,
-    ReadBuckets,
     ReadHeads,
     ReadMessages,
-    ReadNote,
-    ReadSeals,
+    ReadOutline,
     ReadSettlements,
     ReadTally,
     RecallMarks,
@@ -33,6 +31,7 @@ from pushlane_dispatcher.core.shard import Setup, Shard
 from pushlane_leases.interface import LeaseRun
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, MarkSummary
 from pushlane_storage.note import Note
+from pushlane_storage.seal import Outline
 from pushlane_storage.settlement import BucketState
 from pushlane_storage.tally import Tally
 from tests.dispatcher.core.harness import LANE, Rig
@@ -89,20 +88,18 @@ def test_the_steps_of_an_opening() -> None:
     assert (drained.drained, closed.closed, cut_off.closed) == (True, True, False)
     opened = Openings(rig)
     assert opened.open() is not None
-    assert opened.steps[:8] == [
-        ReadSeals(),
-        ReadBuckets(),
+    assert opened.steps[:6] == [
+        ReadOutline(),
         ReadHeads(cut_off.key),
         ReadSettlements(closed.key),
         ReadSettlements(cut_off.key),
         ReadSettlements(CONTROL),
-        ReadNote(),
         SpendEpoch(),
     ]
-    assert opened.kinds[8:] == [
+    assert opened.kinds[6:] == [
         ReadTally, AskTime, RecallMarks, ReadHeads, WriteSeal, ClaimLeases, AskTime,
     ]  # fmt: skip
-    assert opened.steps[10:12] == [RecallMarks(drained), ReadHeads(drained.key)]
+    assert opened.steps[8:10] == [RecallMarks(drained), ReadHeads(drained.key)]
 
 
 def test_a_slot_that_was_lost_meanwhile_is_left_alone() -> None:
@@ -212,15 +209,16 @@ def test_looking_writes_nothing_and_claims_nothing() -> None:
 def test_looking_at_what_nobody_ever_opened() -> None:
     rig = Rig()
     looked = Openings(rig)
-    looked.answers[ReadSeals] = lambda _: []
+    looked.answers[ReadOutline] = lambda _: Outline([], [], None)
     assert looked.run(look_at_shard(looked.setup)).epoch == 1
 
 
 def test_a_bucket_that_is_dropped_while_somebody_looks_is_gone() -> None:
     rig = filled()
     looked = Openings(rig)
-    there = [rig.buckets(), rig.buckets()[2:]]
-    looked.answers[ReadBuckets] = lambda _: there.pop(0)
+    before = rig.tables.outline(rig.key)
+    there = [before, before._replace(buckets=before.buckets[2:])]
+    looked.answers[ReadOutline] = lambda _: there.pop(0)
     assert looked.run(look_at_shard(looked.setup)).stats().stored == 1
 
 

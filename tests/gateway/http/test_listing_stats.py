@@ -55,7 +55,7 @@ async def test_there_is_little_time_for_them() -> None:
     async with rig(store, list_stats_ms=100) as r:
         await r.queue("closed")
         await r.publish("open", 1)
-        store.script.always["buckets"] = hang
+        store.script.always["outline"] = hang
         found = await listed(r)
         assert found["closed"]["stats"] is None
         assert found["open"]["stats"]["depth"] == 1, "open ones come first"
@@ -67,6 +67,6 @@ async def test_one_that_can_not_be_read() -> None:
     async with rig(store) as r:
         await r.queue("a")
         await r.queue("b")
-        store.script.add("buckets", fail(StoreUnknown("?")))
+        store.script.add("outline", fail(StoreUnknown("?")))
         found = await listed(r)
         assert (found["a"]["stats"], found["b"]["stats"]["depth"]) == (None, 0)

@@ -37,7 +37,7 @@ async def drain(r: Rig, count: int) -> None:
 
 
 async def buckets(r: Rig, queue_id: str) -> list[Bucket]:
-    return await r.context.dispatcher._context.store.buckets(ShardKey(queue_id, 0))
+    return (await r.context.dispatcher._context.store.outline(ShardKey(queue_id, 0))).buckets
 
 
 def name(bucket: Bucket) -> dict[str, int]:

@@ -212,7 +212,7 @@ def an_unknown_claim_is_not_read_again() -> Patches:
     return [(Decisions, "_decide", hopeful)]
 
 
-@plant("stale_settle", "two_leases", "audit", seed=7)
+@plant("stale_settle", "two_leases", "audit", seed=669)
 def an_old_cache_makes_voided_receipts_valid() -> Patches:
     restore_lease = recovered._restore_lease
 
@@ -279,7 +279,7 @@ def clocks_decide_whose_bucket_wins() -> Patches:
     return [(stamps, "written", by_the_clock), (stamps, "dropped", by_the_clock)]
 
 
-@plant("dead_cause", "lost", "ack_before_durable", "exception", "transfer", seed=45)
+@plant("dead_cause", "lost", "ack_before_durable", "exception", "transfer", seed=421)
 def an_open_bucket_is_read_without_its_bodies() -> Patches:
     """What was seen counts, but a later read need not see it: only heads were repaired.
 

@@ -83,7 +83,7 @@ async def drop(store: Backend, owner: Owner, keys: list[BucketKey]) -> None:
         number = key.start - 1_000
         row = Bucket(key, make_seq(key.epoch, number), closed=True, drained=True, count=1)
         await store.mark_bucket(owner.shard, row)
-        await store.drop_bucket(owner.shard, key)
+        await store.drop(owner.shard, key)
 
 
 async def test_opening_after_many_drops_touches_only_what_lives(join: Join, tables: Tables) -> None:
@@ -98,13 +98,13 @@ async def test_opening_after_many_drops_touches_only_what_lives(join: Join, tabl
     [owner] = await claimed_all(store, owner.shard)
     ring.ranges.clear()
     tables.tombstones_read = 0
-    found = await store.buckets(owner.shard)
+    found = (await store.outline(owner.shard)).buckets
     assert [row.key for row in found] == [keys[100], keys[299]]
     assert tables.tombstones_read == 0
     assert sum(range.table.name == "buckets" for range in ring.ranges) == 2
     await drop(store, owner, [keys[100]])
     tables.tombstones_read = 0
-    assert [row.key for row in await store.buckets(owner.shard)] == [keys[299]]
+    assert [row.key for row in (await store.outline(owner.shard)).buckets] == [keys[299]]
     assert tables.tombstones_read <= 1, "the skip of what was stuck"
 
 
@@ -135,18 +135,18 @@ async def test_what_is_remembered_is_bounded(join: Join, tables: Tables) -> None
     for _ in range(2):
         for owner, own in zip(owners, keys, strict=True):
             await drop(store, owner, [own.pop(1)])
-            assert [row.key for row in await store.buckets(owner.shard)] == own
+            assert [row.key for row in (await store.outline(owner.shard)).buckets] == own
 
 
 async def test_an_owner_without_a_claim_reads_afresh(join: Join) -> None:
     """What others do meanwhile is seen: only an owner remembers."""
     first, second = await join(), await join()
     owner = await claimed(first)
-    assert await second.buckets(owner.shard) == []
+    assert (await second.outline(owner.shard)).buckets == []
     keys = await fill(owner, 2)
-    assert [row.key for row in await second.buckets(owner.shard)] == keys
+    assert [row.key for row in (await second.outline(owner.shard)).buckets] == keys
     await drop(first, owner, keys[:1])
-    assert [row.key for row in await second.buckets(owner.shard)] == keys[1:]
+    assert [row.key for row in (await second.outline(owner.shard)).buckets] == keys[1:]
 
 
 async def test_a_bucket_that_landed_between_two_reads_is_known(join: Join, tables: Tables) -> None:
@@ -154,7 +154,7 @@ async def test_a_bucket_that_landed_between_two_reads_is_known(join: Join, table
     late is there then, and what must wait in it is found."""
     store = await join()
     owner = await claimed(store)
-    assert await store.buckets(owner.shard) == []
+    assert (await store.outline(owner.shard)).buckets == []
     late = Owner(await join(), owner.shard, owner.epoch)
     segment = late.segment(0, messages(2, not_before=5))
     ring = ModelRing(tables)
@@ -162,5 +162,5 @@ async def test_a_bucket_that_landed_between_two_reads_is_known(join: Join, table
     _, stages = late.store._journal._append(owner.shard, segment, opened)  # type: ignore[attr-defined]
     for write in (write for stage in stages for write in stage):
         await ring.write(write)
-    assert await store.buckets(owner.shard) == [opened]
+    assert (await store.outline(owner.shard)).buckets == [opened]
     assert len(await store.due(owner.shard, 0, 10, 10)) == 2

@@ -135,12 +135,12 @@ async def test_a_zombie_writes_to_a_bucket_that_was_dropped(
     new, _, _ = await take_over(second, old.shard)
     row = Bucket(stored.bucket, stored.first, closed=True, drained=True, count=3)
     await second.mark_bucket(new.shard, row)
-    await second.drop_bucket(new.shard, stored.bucket)
+    await second.drop(new.shard, stored.bucket)
     with pytest.raises(Fenced):
         await old.append(0, messages(3, not_before=5))
     with pytest.raises(Fenced):
         await first.mark_bucket(old.shard, msgspec.structs.replace(row, drained=False))
-    assert await second.buckets(new.shard) == []
+    assert (await second.outline(new.shard)).buckets == []
     assert await second.heads(new.shard, stored.bucket) == []
     assert await second.due(new.shard, 0, 1 << 60, 10) == []
 
@@ -159,7 +159,7 @@ async def test_of_two_owners_that_close_a_bucket_the_later_one_counts(
     zombie = msgspec.structs.replace(closed, count=late, size=10**9, last_at=10**9)
     with pytest.raises(Fenced):
         await first.mark_bucket(old.shard, zombie)
-    assert await second.buckets(new.shard) == [closed]
+    assert (await second.outline(new.shard)).buckets == [closed]
 
 
 async def test_a_zombie_drops_nothing(join: Join, autojump_clock: Clock) -> None:
@@ -170,7 +170,7 @@ async def test_a_zombie_drops_nothing(join: Join, autojump_clock: Clock) -> None
     stop_heart(first)
     await take_over(second, old.shard)
     with pytest.raises(Fenced):
-        await first.drop_bucket(old.shard, stored.bucket)
+        await first.drop(old.shard, stored.bucket)
     assert len(await second.heads(old.shard, stored.bucket)) == 1
 
 

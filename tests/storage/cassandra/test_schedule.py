@@ -55,7 +55,7 @@ async def test_entries_of_dropped_buckets_are_gone_over(join: Join) -> None:
         await owner.append(0, content, lane=number)
     for lane in (0, 1, 2):
         await owner.drain(owner.bucket(lane))
-        await store.drop_bucket(owner.shard, owner.bucket(lane))
+        await store.drop(owner.shard, owner.bucket(lane))
     found = await store.due(owner.shard, 0, EVER, 4)
     assert [(entry.lane, entry.seq) for entry in found] == [
         (3, owner.seq(number)) for number in range(4)

@@ -83,7 +83,7 @@ async def test_the_heads_of_a_bucket_that_was_cut_off_are_read_whole(
     ring.ranges.clear()
     assert len(await store.heads(owner.shard, key)) == 9
     assert {range.columns for range in ring.ranges} == {()}
-    await store.buckets(owner.shard)
+    await store.outline(owner.shard)
     ring.ranges.clear()
     assert len(await store.heads(owner.shard, key)) == 9
     assert {range.columns for range in ring.ranges} == {()}
@@ -98,7 +98,7 @@ async def test_the_heads_of_a_bucket_that_was_cut_off_are_read_whole(
     ring.ranges.clear()
     assert len(await other.heads(owner.shard, key)) == 9
     assert {range.columns for range in ring.ranges} == {()}, "not known before its row was read"
-    await other.buckets(owner.shard)
+    await other.outline(owner.shard)
     ring.ranges.clear()
     assert len(await other.heads(owner.shard, key)) == 9
     assert [range.columns for range in ring.ranges] == [HEAD]
@@ -175,9 +175,10 @@ async def test_there_is_no_going_on_without_the_log(owner: Owner, ring: ModelRin
     with pytest.raises(StoreDamaged):
         await store.settlements(shard, owner.bucket())
     with pytest.raises(StoreDamaged):
-        await store.seals(shard)
+        await store.outline(shard)
+    ring.tables.partition(SEALS, shard).rows.clear()
     with pytest.raises(StoreDamaged):
-        await store.buckets(shard)
+        await store.outline(shard)
 
 
 class Lagging(ModelRing):

@@ -57,7 +57,7 @@ async def test_segments_are_carried_and_named(folder: Path) -> None:
     ]
     for url in (source, target):
         store = await held(open_store(url))
-        [bucket] = await store.buckets(shard)
+        [bucket] = (await store.outline(shard)).buckets
         assert len(await store.heads(shard, bucket.key)) == 3  # their places count
         assert seqs_of(await store.segments(shard, bucket.key, 0, 99)) == [1 << 40, (1 << 40) + 1]
         await let_go(store)
@@ -72,7 +72,7 @@ async def test_the_settlement_log_is_carried_and_named(folder: Path) -> None:
         f"settlement 1.0 of bucket 4.1.{START} of shard 0 of queue {shard.queue_id}"
     ]
     store = await held(open_store(f"sqlite:{folder / 'b'}"))
-    [bucket] = await store.buckets(shard)
+    [bucket] = (await store.outline(shard)).buckets
     with pytest.raises(StoreDamaged):  # as in the source: that shard is not opened
         await store.settlements(shard, bucket.key)
     await let_go(store)

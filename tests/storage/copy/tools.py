@@ -107,7 +107,7 @@ async def _drop(owner: Owner, start: int) -> None:
     await owner.append(43, messages(2, not_before=START + 5 * HOUR), 4, start)
     key = owner.bucket(4, start)
     await owner.drain(key)
-    await owner.store.drop_bucket(owner.shard, key)
+    await owner.store.drop(owner.shard, key)
 
 
 async def _second_epoch(owner: Owner) -> None:
@@ -143,12 +143,12 @@ async def contents(url: str, world: World) -> dict[str, Any]:
 
 
 async def _shard(store: Backend, shard: ShardKey) -> list[Any]:
-    buckets = await store.buckets(shard)
+    buckets = (await store.outline(shard)).buckets
     every_due = slot_of(shard), 1 << 60, 1_000
     found: list[Any] = [
-        await store.seals(shard),
-        await store.read_note(shard),
-        [due._replace(tenant="", queue="") for due in await store.due_shards(*every_due)],
+        (await store.outline(shard)).seals,
+        (await store.outline(shard)).note,
+        [due._replace(tenant="", queue="") for due in await store.ownership.due_shards(*every_due)],
         buckets,
         await store.settlements(shard, CONTROL),
         await store.due(shard, 0, 1 << 60, 1_000),

@@ -76,11 +76,11 @@ async def rich(store: Backend) -> Owner:
 async def everything(store: Backend, owner: Owner) -> list[object]:
     """What the interface says of it."""
     shard = owner.shard
-    buckets = await store.buckets(shard)
+    buckets = (await store.outline(shard)).buckets
     found: list[object] = [
         await store.catalog.list("t", "", 100),
         buckets,
-        await store.seals(shard),
+        (await store.outline(shard)).seals,
         await store.due(shard, 0, 1 << 60, 100),
         await store.usage.read("t", 0, 100),
     ]

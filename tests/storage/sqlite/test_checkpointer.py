@@ -182,7 +182,7 @@ async def test_only_what_went_into_the_log_counts(
     monkeypatch.setattr(Checkpointer, "committed", lambda self, size: sizes.append(size))
     await owner.append(0, messages(2))  # again
     await store.usage.put([])
-    await store.drop_bucket(owner.shard, owner.bucket(start=1))
+    await store.drop(owner.shard, owner.bucket(start=1))
     with pytest.raises(AssertionError, match="overlap"):
         await owner.append(1, messages(2))
     assert sizes == []

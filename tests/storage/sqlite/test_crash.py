@@ -69,7 +69,7 @@ async def assert_all_there(store: Backend, said: list[str]) -> int:
         if kind != "refused":
             lane, number = map(int, numbers)
             (appended if kind == "a" else settled).setdefault(lane, set()).add(number)
-    [epoch] = {key.epoch for key in [row.key for row in await store.buckets(SHARD)]}
+    [epoch] = {key.epoch for key in [row.key for row in (await store.outline(SHARD)).buckets]}
     for lane, firsts in appended.items():
         key = BucketKey(lane, epoch, START)
         found = await store.segments(SHARD, key, 0, 1_000_000)

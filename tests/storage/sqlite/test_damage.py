@@ -95,7 +95,7 @@ async def test_the_copy_outlives_its_bucket(opened: Opened) -> None:
     await store.segments(shard, key, 0, 100)
     await until(lambda: bool(told))
     await owner.drain(key)
-    await store.drop_bucket(shard, key)
+    await store.drop(shard, key)
     store = await opened.again(store)
     assert await store.damaged(shard, key) == told
     [(body,)] = opened.sql("SELECT body FROM quarantine")
@@ -149,6 +149,17 @@ async def test_a_damaged_settlement_is_an_error(opened: Opened, harm: str) -> No
         await store.settlements(owner.shard, owner.bucket())
 
 
+async def test_a_damaged_bucket_row_is_an_error(opened: Opened) -> None:
+    store = await opened()
+    owner = await claimed(store)
+    await owner.append(0, messages(1))
+    await store.close()
+    opened.sql("UPDATE bucket SET drained = 1")
+    store = await opened()
+    with pytest.raises(StoreDamaged, match="row of"):
+        await store.outline(owner.shard)
+
+
 async def test_damaged_rows_of_other_tables_are_errors(opened: Opened) -> None:
     store = await opened()
     owner = await claimed(store)
@@ -156,13 +167,10 @@ async def test_damaged_rows_of_other_tables_are_errors(opened: Opened) -> None:
     await store.write_seal(owner.shard, Seal(owner.epoch, [(4, 1, 7)], []))
     await store.catalog.create("t", "q", QueueConfig())
     await store.close()
-    opened.sql("UPDATE bucket SET drained = 1")
     opened.sql("UPDATE seal SET body = replace(body, x'07', x'08')")
     opened.sql("UPDATE queue SET config = '{'")
     store = await opened()
-    with pytest.raises(StoreDamaged, match="row of"):
-        await store.buckets(owner.shard)
     with pytest.raises(StoreDamaged, match="seal"):
-        await store.seals(owner.shard)
+        await store.outline(owner.shard)
     with pytest.raises(StoreDamaged, match="queue q"):
         await store.catalog.read("t", "q")

@@ -154,10 +154,10 @@ class TestNoRoom:
         await owner.settle(0, segment.bucket, acked=[(segment.first, segment.last)])
         assert store.stats().refused_full == 1
         assert len(await store.settlements(owner.shard, segment.bucket)) == 1
-        row = (await store.buckets(owner.shard))[0]
+        row = ((await store.outline(owner.shard)).buckets)[0]
         await store.mark_bucket(owner.shard, Bucket(row.key, row.first, True, True, 2, 3, 4))
-        await store.drop_bucket(owner.shard, row.key)
-        assert await store.buckets(owner.shard) == []
+        await store.drop(owner.shard, row.key)
+        assert (await store.outline(owner.shard)).buckets == []
 
     async def test_a_full_database_refuses_appends_only(
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch
@@ -273,6 +273,6 @@ class TestReading:
             with monkeypatch.context() as patch:
                 patch.setattr("pushlane_storage.sqlite.reads.buckets", failing(code))
                 with pytest.raises(kind, match="reading failed: planted"):
-                    await store.buckets(owner.shard)
-        assert len(await store.buckets(owner.shard)) == 1
+                    await store.outline(owner.shard)
+        assert len((await store.outline(owner.shard)).buckets) == 1
         assert not opened.faults

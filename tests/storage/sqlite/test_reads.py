@@ -116,8 +116,7 @@ async def test_every_read_is_by_index(opened: Opened) -> None:
 
     connection = connect(opened.database, 1 << 20, Limits())
     spy: sqlite3.Connection = Spy(connection)  # type: ignore[assignment]
-    reads.buckets(spy, shard)
-    reads.seals(spy, shard)
+    reads.outline(spy, shard)
     reads.settlements(spy, shard, key)
     reads.heads(spy, shard, key)
     reads.segments(spy, shard, key, 0, 10)

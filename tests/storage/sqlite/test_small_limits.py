@@ -101,7 +101,7 @@ class Queue:
             owner = self.owner
             row = Bucket(key, self.kept[key][0].first, closed=True, drained=True)
             await owner.store.mark_bucket(owner.shard, row)
-            await owner.store.drop_bucket(owner.shard, key)
+            await owner.store.drop(owner.shard, key)
             del self.kept[key]
 
 
@@ -129,5 +129,5 @@ async def test_many_at_once_for_a_while(opened: Opened) -> None:
     for queue in queues:
         queue.owner.store = store
         await queue.read()
-        assert len(await store.buckets(queue.owner.shard)) == len(queue.kept)
+        assert len((await store.outline(queue.owner.shard)).buckets) == len(queue.kept)
     assert opened.sql("PRAGMA integrity_check") == [("ok",)]

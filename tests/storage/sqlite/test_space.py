@@ -72,7 +72,7 @@ async def test_a_removed_queue_gives_its_space_back(opened: Opened) -> None:
     for n in range(30):
         await owner.settle(n, owner.bucket())
     await store.catalog.remove(await store.catalog.mark_deleting(row))
-    assert await store.buckets(ShardKey(row.id, 0)) == []
+    assert (await store.outline(ShardKey(row.id, 0))).buckets == []
     assert await store.due(owner.shard, 0, 10, 10) == []
     await until(lambda: left(opened) == 0)
     assert opened.sql("SELECT count(*) FROM shard") == [(0,)]

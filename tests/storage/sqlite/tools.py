@@ -106,9 +106,9 @@ async def fill(owner: Owner, buckets: int, segments: int, count: int = 50) -> No
 
 
 async def drop_all(owner: Owner) -> None:
-    for row in await owner.store.buckets(owner.shard):
+    for row in (await owner.store.outline(owner.shard)).buckets:
         await owner.drain(row.key)
-        await owner.store.drop_bucket(owner.shard, row.key)
+        await owner.store.drop(owner.shard, row.key)
 
 
 Ask = Callable[[], Awaitable[object]]

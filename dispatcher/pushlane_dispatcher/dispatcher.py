@@ -145,6 +145,9 @@ class Dispatcher:
         self._transfers = Transfers(self.publish, self.ensure, context.limits.message_bytes)
         self.get, self.list = manager.get, manager.list
         self.update, self.delete = manager.update, manager.delete
+        usage = self.usage_writer
+        self.connected, self.disconnected = usage.connected, usage.disconnected
+        self.put_bills = usage.put_bills
 
     @property
     def open_shards(self) -> int:
@@ -310,6 +313,10 @@ class Dispatcher:
 
     # Using queues
 
+    def is_open(self, tenant: str, name: str) -> bool:
+        """Whether a queue is open here."""
+        return self.opened(tenant, name) is not None
+
     def opened(self, tenant: str, name: str) -> OpenQueue | None:
         """A queue that is open anyway: what `open` would answer without waiting."""
         found = self._open.get((tenant, name))
@@ -450,11 +457,16 @@ class Dispatcher:
 
     async def expire(
         self, tenant: str, name: str, queue_id: str, claims: Claims | None = None
-    ) -> OpenQueue:
+    ) -> None:
         """Have what is past its retention end now: shards see to it as soon as they are open.
 
         `Conflict` when the queue is another one of the same name.
         """
+        await self._open_that(tenant, name, queue_id, claims)
+
+    async def _open_that(
+        self, tenant: str, name: str, queue_id: str, claims: Claims | None
+    ) -> OpenQueue:
         queue = await self.open(tenant, name, claims=claims)
         if queue.row.id != queue_id:
             raise Conflict(
@@ -473,7 +485,7 @@ class Dispatcher:
         """Drop what was archived, as far as nobody needs it; before that, what must end ends."""
         if len(names) > MOST:
             raise BadRequest(f"{len(names)} buckets: at most {MOST}")
-        queue = await self.expire(tenant, name, queue_id, claims)
+        queue = await self._open_that(tenant, name, queue_id, claims)
         with store_answers(name):
             return await drop_archived(self._context.store, queue, names, self._context.clock)
 
@@ -609,9 +621,6 @@ class Dispatcher:
                 self._shards.configure(row, dead_letter)
             else:
                 opened.configure(row, dead_letter)
-
-    async def _ensure(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
-        return await self._manager.ensure(tenant, name, config)
 
     def _shard_stopped(self, row: QueueRow) -> None:
         found = self._open.get((row.tenant, row.name))

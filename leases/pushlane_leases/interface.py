@@ -10,8 +10,10 @@ has, the store knows; if not, the cache is overwritten.
 Every back end passes one conformance suite (tests/leases/conformance.py).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import msgspec
 
@@ -66,6 +68,11 @@ class LeaseRun(msgspec.Struct, frozen=True):
 
 
 class LeaseCache(Protocol):
+    @property
+    def instant(self) -> InstantCache | None:
+        """Itself, when it need not be waited for."""
+        ...
+
     async def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun]:
         """Become the owner: from now on older epochs are refused. Answers what is still out.
 
@@ -102,7 +109,6 @@ class LeaseCache(Protocol):
     async def close(self) -> None: ...
 
 
-@runtime_checkable
 class InstantCache(Protocol):
     """A cache that answers without waiting: deliveries need not wait for it either."""
 

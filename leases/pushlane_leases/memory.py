@@ -12,6 +12,8 @@ number passes the limit, an eighth of it goes at once, the soonest to expire fir
 search for them is paid rarely.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
@@ -20,7 +22,7 @@ from typing import Generic, TypeVar
 import msgspec
 import trio
 
-from pushlane_leases.interface import LeaseRun, ReceiptRun, StaleEpoch
+from pushlane_leases.interface import InstantCache, LeaseRun, ReceiptRun, StaleEpoch
 from pushlane_leases.runs import Runs, last_of
 
 K = TypeVar("K", bound=Hashable)
@@ -215,6 +217,7 @@ class MemoryLeases:
 
     def __init__(self, table: LeaseTable | None = None) -> None:
         self.table = LeaseTable() if table is None else table
+        self.instant: InstantCache | None = None
         self._closed = False
 
     async def _reach(self) -> LeaseTable:
@@ -252,5 +255,6 @@ class InstantLeases(MemoryLeases):
 
     def __init__(self, table: LeaseTable | None = None) -> None:
         super().__init__(table)
+        self.instant = self
         self.grant_now = self.table.grant
         self.release_now = self.table.release

@@ -19,7 +19,6 @@ from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.settings import Settings
 from pushlane_leases.interface import (
     Forgotten,
-    InstantCache,
     LeaseCache,
     LeaseCacheError,
     LeaseRun,
@@ -101,7 +100,7 @@ class LeaseGuard:
     ) -> None:
         self._cache = cache
         self._confirm = confirm
-        self.instant = cache if isinstance(cache, InstantCache) else None
+        self.instant = cache.instant
         """The cache, when it need not be waited for: then there is nothing to guard against."""
         self._clock = clock
         self._timeout = settings.cache_ms / 1000

@@ -154,7 +154,7 @@ async def _standings(call: Call, rows: list[QueueRow]) -> dict[str, Standing | N
     dispatcher = _dispatcher(call)
     found: dict[str, Standing | None] = {row.name: None for row in rows}
     with call.looking(), trio.move_on_after(call.context.settings.list_stats_ms / 1000) as scope:
-        for row in sorted(rows, key=lambda row: dispatcher.opened(row.tenant, row.name) is None):
+        for row in sorted(rows, key=lambda row: not dispatcher.is_open(row.tenant, row.name)):
             with suppress(PushlaneError):
                 found[row.name] = await dispatcher.standing(row.tenant, row.name)
     if scope.cancelled_caught:

@@ -50,7 +50,7 @@ async def put_bills(call: Call) -> Response:
     body: BillsBody = await call.body()
     tenant = check_tenant_name(body.tenant)
     rows = {(bill.queue, bill.minute): bill.costs for bill in body.bills}
-    await call.context.dispatcher.usage_writer.put_bills(tenant, rows)
+    await call.context.dispatcher.put_bills(tenant, rows)
     return call.answer(Nothing())
 
 

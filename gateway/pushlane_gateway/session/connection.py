@@ -92,7 +92,7 @@ class Connection:
             self._end()
             self.leave()
             if self.session is not None:
-                self._context.dispatcher.usage_writer.disconnected(self.session.identity.tenant)
+                self._context.dispatcher.disconnected(self.session.identity.tenant)
             self._sessions.left(self, clean)
 
     def leave(self) -> None:
@@ -238,7 +238,7 @@ class Connection:
         if hello.producer:
             session.producer = owned_producer(hello.producer, identity.key)
         self.session = session
-        context.dispatcher.usage_writer.connected(identity.tenant)
+        context.dispatcher.connected(identity.tenant)
         self._requests = Requests(self, session)
         self.send(
             Welcome(

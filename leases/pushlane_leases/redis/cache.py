@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from pushlane_leases.interface import Forgotten, LeaseRun, ReceiptRun, StaleEpoch
+from pushlane_leases.interface import Forgotten, InstantCache, LeaseRun, ReceiptRun, StaleEpoch
 from pushlane_leases.redis.calls import Command
 from pushlane_leases.redis.entry import (
     CLAIM,
@@ -36,6 +36,8 @@ FRESH = b"fresh"
 
 class RedisLeases:
     """Opened inside trio; Redis need not be there, then or later."""
+
+    instant: InstantCache | None = None
 
     def __init__(
         self,

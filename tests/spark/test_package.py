@@ -14,7 +14,7 @@ from pushlane_spark.queue import read_queue
 
 
 def test_names_are_loaded_when_they_are_used() -> None:
-    assert pushlane_spark.catalog.read is read_queue
+    assert pushlane_spark.read_queue is read_queue
     assert {name for name in pushlane_spark.__all__ if hasattr(pushlane_spark, name)} == {
         *pushlane_spark.__all__
     }
@@ -32,4 +32,4 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "pushlane_spark.queue")
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(SparkMissing, match=r"pip install 'pushlane-server\[spark\]'"):
-        _ = pushlane_spark.catalog.read
+        _ = pushlane_spark.read_queue

@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pushlane_spark.retaining import archiving, dropping, job
+from pushlane_spark.retaining import archiving, job, plan
 from pushlane_spark.retaining.archiving import Archivist, judge
 from pushlane_spark.retaining.commits import Archived
 from pushlane_spark.retaining.job import run
 from pushlane_spark.retaining.plan import MARKS, OWNER, make_plan
+from pushlane_storage import dropping
 from tests.spark.retaining.ledger import find, violations
 from tests.spark.retaining.made import LATER, Made, make_store, seal_off
 
@@ -93,9 +94,9 @@ def test_a_bug_that_drops_an_open_bucket_is_caught(
     real = make_plan
 
     def wrong_plan(*args: Any, **options: Any) -> Any:
-        plan = real(*args, **options)
-        plan.archive += plan.waiting.pop(OWNER)
-        return plan
+        made_wrong = real(*args, **options)
+        made_wrong.archive += made_wrong.waiting.pop(OWNER)
+        return made_wrong
 
     monkeypatch.setattr(job, "make_plan", wrong_plan)
     report = run(spark, made.url, archive=archive, now=LATER)
@@ -103,7 +104,7 @@ def test_a_bug_that_drops_an_open_bucket_is_caught(
     assert violations(made.ledger, find(spark, made.url, archive)) == []
     # What if nobody looked at the ends, and nobody asked whether it may be dropped? The store does.
     monkeypatch.setattr(archiving, "judge", lambda *_: None)
-    for module in (job, dropping):
+    for module in (job, plan, dropping):
         monkeypatch.setattr(module, "droppable", lambda *_: True)
     with pytest.raises(AssertionError, match="is not drained"):
         run(spark, made.url, archive=archive, now=LATER)

@@ -41,7 +41,7 @@ FAULTS = (
     "store.read_error", "store.late_write", "cache.error", "cache.wiped", "connection.lost",
     "pause.node", "clock.forward", "clock.back", "clock.drift", "consumer.slow",
     "consumer.failing", "consumer.failing_for_a_while", "consumer.stuck", "consumer.cancelled",
-    "receipt.stale_or_foreign", "producer.old_numbers", "producer.asks_again",
+    "receipt.stale_or_foreign", "settle.late", "producer.old_numbers", "producer.asks_again",
     "crash.delete.marked",
     "crash.delete.after", "crash.hungry.before", "crash.writenote.before",
     "crash.writenote.after", "queue.deleted", "queue.made_again", "limit.reject",
@@ -58,7 +58,7 @@ REPLICATED_FAULTS = (
     "pause.request", "pause.cache", "stop.process", "clock.forward", "clock.back",
     "clock.ahead", "clock.behind", "clock.stamps", "producer.asks_again", "pause.deletion",
     "connection.lost", "consumer.slow", "consumer.failing", "consumer.stuck",
-    "receipt.stale_or_foreign", "process.refused", "slot.released", "queue.deleted",
+    "receipt.stale_or_foreign", "settle.late", "process.refused", "slot.released", "queue.deleted",
     "queue.made_again", "queue.not_managed", "queue.deletion_cut", "limit.reject",
     "limit.drop_oldest", "limit.dead_letter", "clock.apart", "consumer.cancelled",
 )  # fmt: skip

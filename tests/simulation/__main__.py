@@ -41,7 +41,7 @@ FAULTS = (
     "store.read_error", "store.late_write", "cache.error", "cache.wiped", "connection.lost",
     "pause.node", "clock.forward", "clock.back", "clock.drift", "consumer.slow",
     "consumer.failing", "consumer.failing_for_a_while", "consumer.stuck", "consumer.cancelled",
-    "receipt.stale_or_foreign", "settle.late", "producer.old_numbers", "producer.asks_again",
+    "receipt.stale_or_foreign", "producer.old_numbers", "producer.asks_again",
     "crash.delete.marked",
     "crash.delete.after", "crash.hungry.before", "crash.writenote.before",
     "crash.writenote.after", "queue.deleted", "queue.made_again", "limit.reject",

@@ -119,6 +119,25 @@ async def test_a_server_that_was_frozen_confirms_nothing_for_a_queue_that_was_de
     assert sorted(await Consumer(queue.runners[0]).got(2)) == [b"5", b"7"]
 
 
+async def test_a_row_is_read_again_after_a_claim(
+    a: Server, b: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it waited for the slot, whoever had that deleted the queue."""
+    await a.dispatcher.create(TENANT, "q", CONFIG)
+    claim, deleted = b.store.ownership.claim, trio.Event()
+
+    async def late(slot: int, owner: str) -> int:
+        if not deleted.is_set():
+            deleted.set()
+            await a.dispatcher.delete(TENANT, "q")
+        return await claim(slot, owner)
+
+    monkeypatch.setattr(b.store.ownership, "claim", late)
+    with pytest.raises(NotFound):
+        await b.dispatcher.open(TENANT, "q")
+    assert deleted.is_set()
+
+
 async def test_a_row_that_is_another_queue_s_by_now_stops_what_is_open(
     a: Server, tables: Tables
 ) -> None:

@@ -58,7 +58,7 @@ REPLICATED_FAULTS = (
     "pause.request", "pause.cache", "stop.process", "clock.forward", "clock.back",
     "clock.ahead", "clock.behind", "clock.stamps", "producer.asks_again", "pause.deletion",
     "connection.lost", "consumer.slow", "consumer.failing", "consumer.stuck",
-    "receipt.stale_or_foreign", "process.refused", "slot.released", "queue.deleted",
+    "receipt.stale_or_foreign", "settle.late", "process.refused", "slot.released", "queue.deleted",
     "queue.made_again", "queue.not_managed", "queue.deletion_cut", "limit.reject",
     "limit.drop_oldest", "limit.dead_letter", "clock.apart", "consumer.cancelled",
 )  # fmt: skip

@@ -166,7 +166,10 @@ class Consumer(Client):
         for receipt in [receipt for receipt in self.held if receipt not in listed]:
             del self.held[receipt]
         self.world.record(history.Resume(self.world.now, fan.label))
+        before = [(part.sub, part.generation) for part in fan]
         lost = fan.resume([(prefix, n, n) for prefix, n in listed])
+        if self.world.profile.late and listed:
+            self._come_late(conn, fan, dict(before), self.rng.choice([*listed]))
         self.ready, self.fed = True, self.world.now
         self.told_lost(lost)
         for prefix, n in self.doubtful:
@@ -175,6 +178,23 @@ class Consumer(Client):
         for holding in self.held.values():
             holding.taken = False
         self._take_up_next()  # what was under way goes on
+
+    def _come_late(
+        self, conn: Connection, fan: Fan, before: dict[Subscription, int], receipt: Receipt
+    ) -> None:
+        """An ack of its last connection arrives only now: it holds the message, and is refused."""
+        prefix, n = receipt
+        part = fan.part_of(prefix)
+        if part is None or before.get(part.sub, 0) in (0, part.generation):
+            return
+        self.world.fault("settle.late")
+        request = SettleRequest(self, prefix, [(self.world.op(), n)], own=False)
+        holder = f"{fan.session}, before"
+        self.world.record(
+            history.Settle(self.world.now, request.items[0][0], "ack", f"{prefix}.{n}", holder)
+        )
+        self.unanswered[request] = None
+        self._arrived(conn, part, before[part.sub], "ack", request)
 
     def disconnected(self, conn: Connection, broken: bool) -> None:
         unanswered, self.unanswered = self.unanswered, {}
@@ -322,7 +342,7 @@ class Consumer(Client):
             del self.old[:-10]
         self._settle(kind, prefix, numbers)
         if self.rng.random() < 0.1:
-            self._settle("ack", prefix, numbers)  # again
+            self._settle("extend" if self.world.profile.late else "ack", prefix, numbers)  # again
         self._take_up_next()
 
     def _settle(self, kind: str, prefix: str, numbers: list[int], own: bool = True) -> None:

@@ -28,6 +28,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """There is a third queue: deleted and made again, full, or unwilling to take large ones."""
     unsure: bool = False
     """Producers ask again whether something was stored, with nothing new beside it."""
+    late: bool = False
+    """What consumers say is overtaken: an extension by its ack, an ack by their resume."""
     sound: bool = False
     """Of a replicated world: Cassandra, Redis and processes are well, but for what operators do."""
 
@@ -51,4 +53,5 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             annex=rng.random() < 0.25,
             unsure=rng.random() < 0.4,
             sound=rng.random() < 0.15,
+            late=rng.random() < 0.15,
         )

@@ -6,7 +6,7 @@ from itertools import count, islice
 
 import pytest
 
-from tests.simulation import mutants, sqlite_mutants
+from tests.simulation import mutants, regressions, sqlite_mutants
 from tests.simulation.mutants import Mutant, planted
 from tests.simulation.profile import Profile
 from tests.simulation.replicated import mutants as replicated_mutants
@@ -14,6 +14,8 @@ from tests.simulation.run import simulate
 
 CORE, ROWS = mutants.plant.mutants, sqlite_mutants.plant.mutants
 OWNERS = replicated_mutants.plant.mutants
+AGAIN = regressions.plant.mutants + regressions.plant_replicated.mutants
+EVERY = CORE + ROWS + OWNERS + AGAIN
 
 SEEDS = 400
 """Tried one after the other until the bug shows. Most show within ten; the others name a seed to
@@ -24,11 +26,14 @@ def test_there_are_enough() -> None:
     assert len(CORE) >= 15
     assert len(ROWS) >= 5
     assert len(OWNERS) >= 9
-    every = CORE + ROWS + OWNERS
-    assert len({mutant.name for mutant in every}) == len(every)
+    assert len({mutant.name for mutant in EVERY}) == len(EVERY)
 
 
-@pytest.mark.parametrize("mutant", CORE + ROWS + OWNERS, ids=lambda mutant: mutant.name)
+def test_every_bug_that_was_found_is_planted() -> None:
+    assert set(regressions.FOUND.values()) <= {mutant.name for mutant in EVERY}
+
+
+@pytest.mark.parametrize("mutant", EVERY, ids=lambda mutant: mutant.name)
 def test_planted_bug_is_caught(mutant: Mutant) -> None:
     with planted(mutant):
         others: set[str] = set()

@@ -3,7 +3,7 @@
 import pytest
 
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.core.effects import Settle
+from pushlane_dispatcher.core.effects import Page, Settle
 from pushlane_dispatcher.core.subscription import ANYBODY, FIRST
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.core.consumer import Consumer, flat
@@ -369,6 +369,22 @@ def test_nothing_comes_in_before_a_purge_is_durable() -> None:
     """Else a message could go out before an earlier one of its key that a crash brings back."""
     rig = Rig()
     rig.publish("a", key="k")
+    rig.hold = {Settle}
+    rig.purge()
+    rig.publish("b", key="k")
+    consumer = rig.subscribe()
+    assert consumer.bodies == []
+    rig.hold = set()
+    rig.finish()
+    assert consumer.bodies == ["b"]
+
+
+def test_nothing_comes_in_before_the_purge_of_what_was_never_read_is_durable() -> None:
+    """The same with one behind the window: nobody knows its key."""
+    rig = Rig()
+    rig.publish("a", key="k")
+    rig.hold = {Page}
+    rig.crash()
     rig.hold = {Settle}
     rig.purge()
     rig.publish("b", key="k")

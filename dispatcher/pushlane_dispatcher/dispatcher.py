@@ -601,11 +601,13 @@ class Dispatcher:
     def _take_up(self, row: QueueRow) -> None:
         """Have what is open of a queue, or of some of its shards, go by its row."""
         opened = self._open.get((row.tenant, row.name))
-        if opened is not None and opened.row.id == row.id:
-            if row.version < opened.row.version:  # it was read before somebody changed it again
-                return
-            opened.configure(row)
+        if opened is not None and opened.row.id != row.id:
+            opened = None
+        if opened is not None and opened.row.version > row.version:
+            return  # it was read before somebody changed it again
         self._shards.configure(row, own_dead_letter(row.name, row.config))
+        if opened is not None:
+            opened.configure(row)
 
     async def _ensure(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
         return await self._manager.ensure(tenant, name, config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from itertools import pairwise
 
 import msgspec
@@ -16,6 +16,7 @@ from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.cassandra.limits import Limits
@@ -167,19 +168,17 @@ async def test_a_deletion_takes_no_slot_from_other_queues(a: Server, b: Server) 
 async def test_shards_that_are_spread_over_servers_are_taken_off_by_each(
     a: Server, b: Server
 ) -> None:
+    """Each keeps the slots, for other queues: so nobody can claim those of the other one."""
     row = await spread_row(a, 6)
-    runners = []
-    for number in range(6):
-        server = (a, a, b, a, b, b)[number]
-        runner = await server.dispatcher._shards.open(row, number, None)
-        await runner.publish([message()])
-        Consumer(runner)
-        runners.append(runner)
-    with trio.fail_after(2 * Settings().row_ms / 1000 + 0.5):
+    servers = [a, a, b, a, b, b]
+    runners = [await open_shard(server, row, n) for n, server in enumerate(servers)]
+    with ExitStack() as stack, trio.fail_after(3 * Settings().row_ms / 1000 + 0.5):
+        for runner, server in zip(runners, servers, strict=True):
+            stack.enter_context(server.dispatcher._shards._slots.of(runner.key).using())
         await b.dispatcher.delete(TENANT, "q")
-    assert {runner.stopped_by for runner in runners} == {Stop.DELETED}
-    assert await nothing_is_left(a, row)
-    assert (a.store.stats().slots, b.store.stats().slots) == (0, 0)
+        assert {runner.stopped_by for runner in runners} == {Stop.DELETED}
+        assert await nothing_is_left(a, row)
+        assert (a.store.stats().slots, b.store.stats().slots) == (3, 3)
 
 
 async def test_both_may_delete_what_both_have(a: Server, b: Server) -> None:
@@ -226,6 +225,30 @@ async def test_time_proves_nothing_of_who_does_not_hear_of_a_deletion(
     await trio.sleep(Settings().row_ms / 500 + 0.3)
     assert await nothing_is_left(b, queue.row), "it went on without anybody asking"
     assert not await confirmed(queue)
+
+
+async def test_a_deletion_goes_on_after_its_answer_where_two_have_a_part(
+    a: Server, b: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = await spread_row(a, 2)
+    runners = [await open_shard(server, row, n) for n, server in enumerate((b, a))]
+    with b.dispatcher._shards._slots.of(runners[0].key).using():
+        with monkeypatch.context() as deaf:
+            deaf.setattr(a.dispatcher, "_compare_row", nothing)
+            with pytest.raises(Unavailable, match="which goes on"):
+                await b.dispatcher.delete(TENANT, "q")
+        assert [runner.stopped_by for runner in runners] == [Stop.DELETED, None]
+        await trio.sleep(2 * Settings().row_ms / 1000 + 0.3)
+        assert runners[1].stopped_by is Stop.DELETED
+        assert await nothing_is_left(b, row), "the first is taken off when the last one was"
+
+
+async def open_shard(server: Server, row: QueueRow, number: int) -> ShardRunner:
+    """One shard of a queue, that somebody uses."""
+    runner = await server.dispatcher._shards.open(row, number, None)
+    await runner.publish([message()])
+    Consumer(runner)
+    return runner
 
 
 async def confirmed(queue: OpenQueue) -> bool:

@@ -264,7 +264,7 @@ class ReplicatedCluster(Population):
                 served.turn()
 
     def configure(self, queue: str, **changes: Any) -> None:
-        """Through any process: those that have not got the queue may refuse."""
+        """Through any process, whoever has the queue."""
         self.configs[queue] = msgspec.structs.replace(self.configs[queue], **changes)
         self._changed.add(queue)
         self._update(queue)
@@ -278,10 +278,13 @@ class ReplicatedCluster(Population):
             mine = self._updates
             alone = not self._updating
             self._updating.add(mine)
+            elsewhere = self._is_elsewhere(queue, dispatcher)
             try:
                 await dispatcher.update(TENANT, queue, config)
             finally:
                 self._updating.discard(mine)
+            if elsewhere:
+                self.world.fault("queue.changed_elsewhere")
             # Where others were under way nobody knows which one came last.
             if self.configs[queue] is config and alone and self._updates == mine:
                 self._changed.discard(queue)
@@ -292,15 +295,23 @@ class ReplicatedCluster(Population):
         self.world.fault("queue.deleted")
 
         async def delete(dispatcher: Dispatcher) -> None:
+            elsewhere = self._is_elsewhere(queue, dispatcher)
             try:
                 await dispatcher.delete(TENANT, queue)
             except trio.Cancelled:
                 self.world.fault("queue.deletion_cut")
                 raise
+            if elsewhere:
+                self.world.fault("queue.deleted_elsewhere")
 
         process = self._ask(delete)
         if process is not None and self.world.happens(self.world.ring_chances.kill * 100):
             self.world.after(self.world.rng.randrange(1, 60), process.kill)
+
+    def _is_elsewhere(self, queue: str, dispatcher: Dispatcher) -> bool:
+        """Whether another process serves a queue."""
+        newest = self.newest(queue)
+        return newest is not None and newest.process.dispatcher is not dispatcher
 
     def vanish(self) -> None:
         """Mostly when somebody serves it, and perhaps while that one is paused: others take its

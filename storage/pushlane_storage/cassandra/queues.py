@@ -233,12 +233,19 @@ class Removal:
 
         async def call(number: int) -> None:
             shard = ShardKey(row.id, number)
-            for write in self._places.lane(shard, CONTROL.lane):  # by which it is found again
-                await self._ring.write(write)
             due = keyed(NOTES, (slot_of(shard), *shard), due=0, tenant=row.tenant, queue=row.name)
             await self._ring.write(Write(NOTES, [due], stamps.FOREVER, CALL_TTL))
 
         await gather(call, range(row.config.shards), self._limits.reads)
+
+    async def answered(self, row: QueueRow, left: int) -> None:
+        """They have seen to it, but for the first shards."""
+
+        async def forget(number: int) -> None:
+            shard = ShardKey(row.id, number)
+            await self._delete(NOTES, slot_of(shard), *shard)
+
+        await gather(forget, range(left, row.config.shards), self._limits.reads)
 
     async def run(self, queue_id: str) -> None:
         """Safe to repeat: the list of lanes goes last."""
@@ -286,7 +293,10 @@ class CassandraCatalog:
         return [self._learn(row) for row in await self._queues.list_after(tenant, after, limit)]
 
     async def update(self, row: QueueRow, config: QueueConfig) -> QueueRow:
-        return self._learn(await self._queues.update(row, config))
+        new = self._learn(await self._queues.update(row, config))
+        if row.deleting:
+            await self._removal.answered(row, config.shards)
+        return new
 
     async def mark_deleting(self, row: QueueRow) -> QueueRow:
         row = self._learn(await self._queues.mark_deleting(row))
@@ -296,6 +306,7 @@ class CassandraCatalog:
     async def remove(self, row: QueueRow) -> None:
         await self._queues.check_removable(row)
         await self._removal.run(row.id)
+        await self._removal.answered(row, 0)
         await self._queues.remove(row)
         self._known.forget(row)
 

@@ -57,6 +57,7 @@ from pushlane_storage.interface import Backend, StoreError
 from pushlane_storage.message import Message
 from pushlane_storage.note import DueShard
 from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.work import gather
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +101,7 @@ async def open_dispatcher(
         if store.ownership.shared:
             nursery.start_soon(dispatcher.compare)
             nursery.start_soon(dispatcher.compare_rows)
+            nursery.start_soon(dispatcher.finish_deletions)
         if guard is not None and guard.instant is None:
             nursery.start_soon(dispatcher.catch_up, guard)
         try:
@@ -137,8 +139,8 @@ class Dispatcher:
         self._open: dict[Name, OpenQueue] = {}
         self._views = trio.Semaphore(context.settings.views)
         self._manager: Manager = Manager(
-            self._queues, self._shards, self.usage_writer, nursery, context.settings.finishing,
-            self._reconfigure,
+            self._queues, self._shards, self.usage_writer, nursery, context.settings,
+            self._take_up,
         )  # fmt: skip
         manager = self._manager
         self.create, self.ensure = manager.create, manager.ensure
@@ -148,6 +150,7 @@ class Dispatcher:
         usage = self.usage_writer
         self.connected, self.disconnected = usage.connected, usage.disconnected
         self.put_bills = usage.put_bills
+        self.finish_deletions = manager.finish_all
 
     @property
     def open_shards(self) -> int:
@@ -259,34 +262,33 @@ class Dispatcher:
                 log.info("the slots were not compared: %s", error)
 
     async def compare_rows(self) -> None:
-        """A task: stops what was deleted elsewhere, and learns what was changed there.
+        """A task: goes by what was changed elsewhere, and stops what is deleted there.
 
-        Whoever changes or deletes a queue owns its slots, so it is ours only until we notice that
-        they are lost; this notices it earlier.
+        A round begins `row_ms` after the last one: whoever changed a row may count on it that we
+        go by it then. A deletion needs our word, whether we serve the queue or not.
         """
         settings = self._context.settings
-        turn: list[Name] = []
+        at = trio.current_time()
         while True:
-            await trio.sleep(settings.row_ms / 1000)
-            turn = turn or list(self._open)
-            part, turn = turn[: settings.row_reads], turn[settings.row_reads :]
-            for tenant, name in part:
-                try:
-                    await self._compare_row(tenant, name)
-                except PushlaneError as error:
-                    log.info("the row of %s was not compared: %s", name, error)
+            at = max(at + settings.row_ms / 1000, trio.current_time())
+            await trio.sleep_until(at)
+            await gather(self._compare_row, self._shards.rows(), settings.row_reads)
 
-    async def _compare_row(self, tenant: str, name: str) -> None:
-        opened = self._open.get((tenant, name))
-        if opened is None:
-            return
+    async def _compare_row(self, ours: QueueRow) -> None:
         row: QueueRow | None = None
-        with suppress(NotFound):
-            row = await self._queues.read(tenant, name)
-        if row is None or row.id != opened.row.id or row.deleting:
-            self._shards.stop_queue(opened.row, Stop.DELETED)
-        elif row.version > opened.row.version:
-            await self._reconfigure(tenant, name)
+        with trio.move_on_after(self._context.settings.row_ms / 1000):  # or others would wait
+            try:
+                with suppress(NotFound):
+                    row = await self._queues.read(ours.tenant, ours.name)
+            except PushlaneError as error:
+                log.info("the row of %s was not compared: %s", ours.name, error)
+                return
+            if row is None or row.id != ours.id or row.deleting:
+                self._shards.stop_queue(ours, Stop.DELETED)
+                if row is not None and row.deleting:
+                    self._manager.finish_soon(row)
+            elif row.version > ours.version:
+                self._take_up(row)
 
     async def catch_up(self, guard: LeaseGuard) -> None:
         """A task: a lease cache that is back is told what is out, also by shards that rest.
@@ -385,8 +387,7 @@ class Dispatcher:
         self._open[row.tenant, row.name] = opened
         # It may have been changed until its slots were ours; and some of its shards may have been
         # open for longer than that, for what is due in them.
-        newer = await self._queues.get(row.tenant, row.name)
-        opened.configure(newer, own_dead_letter(newer.name, newer.config))
+        self._take_up(await self._queues.get(row.tenant, row.name))
         return opened
 
     async def _open_shards(
@@ -609,18 +610,16 @@ class Dispatcher:
 
     # Behind the scenes
 
-    async def _reconfigure(self, tenant: str, name: str) -> None:
-        async with self._manager.lock(tenant, name):
-            try:
-                row = await self._queues.get(tenant, name)
-            except NotFound:  # its shards are as good as closed
-                return
-            dead_letter = own_dead_letter(row.name, row.config)
-            opened = self._open.get((tenant, name))
-            if opened is None:  # but some of its shards may be, without the others
-                self._shards.configure(row, dead_letter)
-            else:
-                opened.configure(row, dead_letter)
+    def _take_up(self, row: QueueRow) -> None:
+        """Have what is open of a queue, or of some of its shards, go by its row."""
+        opened = self._open.get((row.tenant, row.name))
+        if opened is not None and opened.row.id != row.id:
+            opened = None
+        if opened is not None and opened.row.version > row.version:
+            return  # it was read before somebody changed it again
+        self._shards.configure(row, own_dead_letter(row.name, row.config))
+        if opened is not None:
+            opened.configure(row)
 
     def _shard_stopped(self, row: QueueRow) -> None:
         found = self._open.get((row.tenant, row.name))

@@ -106,13 +106,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     queue_rows: int = 10_000
     """Queue rows remembered; the store has the rest."""
     row_ms: int = 2_000
-    """How old a cached row may be: other servers change and delete queues, too."""
-    row_reads: int = 200
-    """Rows of open queues that are compared with the store's every `row_ms`, where others could
-    have changed them. With more open queues it takes more rounds."""
+    """How old a cached row may be: other servers change and delete queues, too. That of every open
+    queue is read as often."""
+    row_reads: int = 64
+    """Rows of open queues that are read at once for that, where others could have changed them."""
     finishing: int = 16
-    """Deletions that somebody else began and this server finishes at once; others wait until they
-    are met again."""
+    """Deletions that others began, or have a part in, and this server goes on with at once."""
+    finish_ms: int = 200
+    """How often who deletes a queue looks whether others have done their part. It waits as long as
+    they need: `row_ms` and `close_ms`."""
 
     def __post_init__(self) -> None:
         least = 2 * PART_BYTES * self.open_shards

@@ -19,11 +19,18 @@ class Catalog(Protocol):
         ...
 
     async def update(self, row: QueueRow, config: QueueConfig) -> QueueRow:
-        """Replace the configuration if id and version still are the row's."""
+        """Replace the configuration if id and version still are the row's.
+
+        Also that of a queue that is being deleted: its shards go from the last to the first.
+        """
         ...
 
     async def mark_deleting(self, row: QueueRow) -> QueueRow:
-        """The first step of deletion; from here on the name takes no publish."""
+        """The first step of deletion; from here on the name takes no publish.
+
+        Where others may own slots of the queue they find its shards among what is due. Safe to
+        repeat.
+        """
         ...
 
     async def remove(self, row: QueueRow) -> None:

@@ -39,7 +39,8 @@ class Ownership(Protocol):
         ...
 
     async def confirm(self, shard: ShardKey) -> None:
-        """Return when this process was still the shard's owner after the call began; `Fenced`."""
+        """Return when this process was still the shard's owner after the call began; `Fenced` when
+        it was not, never was, or has given the slot back."""
         ...
 
     async def lost(self) -> list[tuple[int, int]]:

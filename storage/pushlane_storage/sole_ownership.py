@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import Fenced
 from pushlane_storage.note import DueShard
+from pushlane_storage.slot import slot_of
 
 
 class SoleOwnership:
@@ -38,6 +40,8 @@ class SoleOwnership:
 
     async def confirm(self, shard: ShardKey) -> None:
         await trio.lowlevel.checkpoint()
+        if slot_of(shard) not in self._owners:
+            raise Fenced(f"slot {slot_of(shard)} is not ours")
 
     async def lost(self) -> list[tuple[int, int]]:
         await trio.lowlevel.checkpoint()

@@ -10,6 +10,7 @@ from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.memory import LeaseTable
 from pushlane_storage.bucket import ShardKey
@@ -144,6 +145,52 @@ async def test_an_opening_that_fails_says_so_and_the_next_one_succeeds(
         assert refused.value.retry_ms
         assert dispatcher.open_shards == 0
         assert not (await dispatcher.publish(TENANT, "q", [message()])).failed
+
+
+async def test_what_is_changed_until_the_slot_is_ours_counts_from_the_first_delivery_on() -> None:
+    store, gate = ScriptedStore(), Gate()
+    async with dispatching(store) as dispatcher, trio.open_nursery() as nursery:
+        row = await dispatcher.create(TENANT, "q", QueueConfig(lease_ms=5_000))
+        store.script.add("claim", gate)
+        opened: list[ShardRunner] = []
+
+        async def open_shard() -> None:
+            opened.append(await dispatcher._shards.open(row, 0, None))
+
+        nursery.start_soon(open_shard)
+        await gate.entered.wait()
+        config = QueueConfig(lease_ms=7_000, max_messages=1, paused=True)
+        store.tables.update_queue(row, config)
+        gate.released.set()
+        await blocked()
+        assert opened[0]._shard.config == config
+        assert [each.version for each in dispatcher._shards.rows()] == [2]
+        consumer = Consumer(opened[0])
+        await opened[0].publish([message()])
+        assert consumer.runs == [], "it is paused"
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+async def test_what_is_deleted_until_the_slot_is_ours_is_not_opened(made_again: bool) -> None:
+    store, gate = ScriptedStore(), Gate()
+    async with dispatching(store) as dispatcher:
+        row = await dispatcher.create(TENANT, "q")
+        store.script.add("claim", gate)
+        async with trio.open_nursery() as nursery:
+
+            async def open_shard() -> None:
+                with pytest.raises(Unavailable, match="deleted just now"):
+                    await dispatcher._shards.open(row, 0, None)
+
+            nursery.start_soon(open_shard)
+            await gate.entered.wait()
+            marked = store.tables.mark_deleting(row)
+            if made_again:
+                store.tables.remove_queue(marked)
+                store.tables.create_queue(TENANT, "q", QueueConfig())
+            gate.released.set()
+        assert dispatcher.open_shards == 0
+        assert store.script.called("write_seal") == []
 
 
 async def test_a_failed_read_costs_no_epoch() -> None:

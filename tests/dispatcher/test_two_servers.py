@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -13,14 +14,18 @@ from pushlane.wire.errors import NotFound, Unavailable
 from pushlane_dispatcher.browsing.redrive import Redrive
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
+from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Change
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.cassandra.tables import QUEUES
-from pushlane_storage.queue import QueueConfig
+from pushlane_storage.interface import StoreUnknown
+from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.seal import Outline
 from pushlane_storage.slot import slot_of
 from tests.dispatcher.rig import TENANT, Consumer, message, mock_clock
 from tests.held import held, let_go
@@ -78,34 +83,232 @@ async def b(tables: Tables) -> AsyncIterator[Server]:
         yield found
 
 
-async def test_a_queue_that_another_server_has_is_neither_deleted_nor_changed(
+async def test_a_queue_that_another_server_has_is_not_opened(a: Server, b: Server) -> None:
+    await a.dispatcher.create(TENANT, "q", CONFIG)
+    assert await a.publish(b"1", b"2", b"3")
+    with pytest.raises(Unavailable, match="in use by server alpha"):
+        await b.dispatcher.open(TENANT, "q")
+    assert await a.publish(b"4"), "it is none the worse for it"
+    assert (await a.dispatcher.stats(TENANT, "q")).stored == 4
+
+
+async def test_a_queue_that_another_server_has_is_changed_by_its_row(a: Server, b: Server) -> None:
+    queue = await a.dispatcher.open(TENANT, "q", create=True)
+    assert await a.publish(b"1")
+    await trio.sleep(0.3)
+    began = trio.current_time()
+    row = await b.dispatcher.update(TENANT, "q", QueueConfig(max_messages=1))
+    assert trio.current_time() - began == pytest.approx(Settings().row_ms / 1000)
+    assert queue.row == row, "who serves it goes by it when that is answered"
+    assert queue.running
+    assert not await a.publish(b"2"), "it is full"
+    assert b.store.stats().slots == 0, "none was needed for that"
+
+
+async def test_a_change_is_answered_at_once_where_nobody_else_has_the_queue(
     a: Server, b: Server
 ) -> None:
     await a.dispatcher.create(TENANT, "q", CONFIG)
+    began = trio.current_time()
+    await b.dispatcher.update(TENANT, "q", CONFIG)
+    assert await a.publish(b"1")
+    await a.dispatcher.update(TENANT, "q", CONFIG)
+    assert trio.current_time() == began
+
+
+async def test_who_else_has_a_queue_may_not_be_known(
+    a: Server, b: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = await a.dispatcher.create(TENANT, "q", CONFIG)
+
+    async def fail(slot: int) -> str:
+        await trio.lowlevel.checkpoint()
+        raise StoreUnknown("no answer")
+
+    monkeypatch.setattr(b.store.ownership, "owner_of", fail)
+    began = trio.current_time()
+    assert (await b.dispatcher.update(TENANT, "q", CONFIG)).version == row.version + 1
+    assert trio.current_time() - began == pytest.approx(Settings().row_ms / 1000)
+
+
+async def test_a_queue_that_another_server_has_is_deleted_with_it(
+    a: Server, b: Server, tables: Tables
+) -> None:
+    row = await a.dispatcher.create(TENANT, "q", CONFIG)
+    queue = await a.dispatcher.open(TENANT, "q")
+    consumers = [Consumer(runner, credit=1) for runner in queue.runners]
     assert await a.publish(b"1", b"2", b"3")
-    for refused in (
-        b.dispatcher.delete(TENANT, "q"),
-        b.dispatcher.update(TENANT, "q", CONFIG),
-        b.dispatcher.open(TENANT, "q"),
-    ):
-        with pytest.raises(Unavailable, match="in use by server alpha"):
-            await refused
-    assert await a.publish(b"4"), "it is none the worse for it"
-    assert (await a.dispatcher.stats(TENANT, "q")).stored == 4
-    await a.dispatcher.update(TENANT, "q", QueueConfig(shards=3, lease_ms=5_000))
-    await a.dispatcher.delete(TENANT, "q")
+    await trio.sleep(0.3)
+    with trio.fail_after(Settings().row_ms / 1000 + 0.3):
+        await b.dispatcher.delete(TENANT, "q")
+    assert [consumer.end for consumer in consumers] == [("not_found", Stop.DELETED.value)] * 3
+    assert not await confirmed(queue)
+    assert a.store.stats().slots == 0, "they were given back at once"
+    assert await nothing_is_left(b, row)
+    made_again = await b.dispatcher.create(TENANT, "q", CONFIG)
+    assert made_again.id != row.id
+    assert not await confirmed(queue)
+    assert await b.publish(b"1"), "nobody else has it"
+    assert not await confirmed(queue)
+    assert (await b.dispatcher.stats(TENANT, "q")).stored == 1
+
+
+async def test_a_deletion_takes_no_slot_from_other_queues(a: Server, b: Server) -> None:
+    """Who serves others in the same slot keeps it, and closes what is deleted."""
+    going, staying = await two_in_one_slot(a)
+    with trio.fail_after(Settings().row_ms / 1000 + 0.3):
+        await b.dispatcher.delete(TENANT, going.row.name)
+    assert not await confirmed(going)
+    assert await confirmed(staying)
+    assert staying.runners[0].epoch == 1
+    assert (await b.dispatcher.create(TENANT, going.row.name)).id != going.row.id
+    assert not await confirmed(going)
+
+
+async def test_shards_that_are_spread_over_servers_are_taken_off_by_each(
+    a: Server, b: Server
+) -> None:
+    """Each keeps the slots, for other queues: so nobody can claim those of the other one."""
+    row = await spread_row(a, 6)
+    servers = [a, a, b, a, b, b]
+    runners = [await open_shard(server, row, n) for n, server in enumerate(servers)]
+    with ExitStack() as stack, trio.fail_after(3 * Settings().row_ms / 1000 + 0.5):
+        for runner, server in zip(runners, servers, strict=True):
+            stack.enter_context(server.dispatcher._shards._slots.of(runner.key).using())
+        await b.dispatcher.delete(TENANT, "q")
+        assert {runner.stopped_by for runner in runners} == {Stop.DELETED}
+        assert await nothing_is_left(a, row)
+        assert (a.store.stats().slots, b.store.stats().slots) == (3, 3)
+
+
+async def test_both_may_delete_what_both_have(a: Server, b: Server) -> None:
+    row = await spread_row(a, 4)
+    runners = [
+        await (a, b)[number % 2].dispatcher._shards.open(row, number, None) for number in range(4)
+    ]
+    async with trio.open_nursery() as nursery:
+        for server in (a, b):
+            nursery.start_soon(server.dispatcher.delete, TENANT, "q")
+    assert {runner.stopped_by for runner in runners} == {Stop.DELETED}
+    assert await nothing_is_left(a, row)
+
+
+async def test_a_server_that_has_only_the_slot_hears_of_a_deletion(a: Server, b: Server) -> None:
+    """It would not look at the queue: it serves others there. It is found among what is due."""
+    going, staying = await two_in_one_slot(a)
+    Consumer(staying.runners[0])
+    await going.runners[0].close()
+    with pytest.raises(Unavailable, match="which goes on: server alpha has not closed it"):
+        await b.dispatcher.delete(TENANT, going.row.name)
+    with pytest.raises(Unavailable, match="being deleted"):
+        await b.dispatcher.create(TENANT, going.row.name)
     with pytest.raises(NotFound):
-        await b.dispatcher.open(TENANT, "q")
-    assert await b.publish(b"1"), "what was needed for that was given back"
+        await b.dispatcher.get(TENANT, going.row.name)
+    await trio.sleep(Settings().due_ms / 1000)
+    assert await nothing_is_left(b, going.row)
+    assert await confirmed(staying)
+    await b.dispatcher.create(TENANT, going.row.name)
+
+
+async def test_time_proves_nothing_of_who_does_not_hear_of_a_deletion(
+    a: Server, b: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = await a.dispatcher.open(TENANT, "q", create=True)
+    Consumer(queue.runners[0])
+    with monkeypatch.context() as deaf:
+        deaf.setattr(a.dispatcher, "_compare_row", nothing)
+        deaf.setattr(a.dispatcher, "_open_due", nothing)
+        for _ in range(10):
+            with pytest.raises(Unavailable, match="being deleted, which goes on: server alpha"):
+                await b.dispatcher.delete(TENANT, "q")
+            assert await confirmed(queue), "nobody was told that it is gone"
+    await trio.sleep(Settings().row_ms / 500 + 0.3)
+    assert await nothing_is_left(b, queue.row), "it went on without anybody asking"
+    assert not await confirmed(queue)
+
+
+async def test_a_deletion_goes_on_after_its_answer_where_two_have_a_part(
+    a: Server, b: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = await spread_row(a, 2)
+    runners = [await open_shard(server, row, n) for n, server in enumerate((b, a))]
+    with b.dispatcher._shards._slots.of(runners[0].key).using():
+        with monkeypatch.context() as deaf:
+            deaf.setattr(a.dispatcher, "_compare_row", nothing)
+            with pytest.raises(Unavailable, match="which goes on"):
+                await b.dispatcher.delete(TENANT, "q")
+        assert [runner.stopped_by for runner in runners] == [Stop.DELETED, None]
+        await trio.sleep(2 * Settings().row_ms / 1000 + 0.3)
+        assert runners[1].stopped_by is Stop.DELETED
+        assert await nothing_is_left(b, row), "the first is taken off when the last one was"
+
+
+async def open_shard(server: Server, row: QueueRow, number: int) -> ShardRunner:
+    """One shard of a queue, that somebody uses."""
+    runner = await server.dispatcher._shards.open(row, number, None)
+    await runner.publish([message()])
+    Consumer(runner)
+    return runner
+
+
+async def confirmed(queue: OpenQueue) -> bool:
+    try:
+        return not (await queue.publish([message()])).failed
+    except Unavailable:
+        return False
+
+
+async def nothing(*_: object) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+async def nothing_is_left(server: Server, row: QueueRow) -> bool:
+    found = await server.store.catalog.read(TENANT, row.name)
+    shards = [ShardKey(row.id, number) for number in range(row.config.shards)]
+    outlines = [await server.store.outline(shard) for shard in shards]
+    due = [
+        due
+        for shard in shards
+        for due in await server.store.ownership.due_shards(slot_of(shard), 1 << 50, 100)
+        if due.queue_id == row.id
+    ]
+    return (found is None or found.id != row.id) and not due and set(map(str, outlines)) == {NONE}
+
+
+NONE = str(Outline([], [], None))
+
+
+async def two_in_one_slot(server: Server) -> tuple[OpenQueue, OpenQueue]:
+    """Two queues whose only shards share a slot, which nobody else needs."""
+    seen: dict[int, str] = {}
+    for number in range(1_000):
+        row = await server.dispatcher.create(TENANT, f"q{number}")
+        name = seen.setdefault(slot_of(ShardKey(row.id, 0)), row.name)
+        if name != row.name:
+            opened = [await server.dispatcher.open(TENANT, each) for each in (name, row.name)]
+            return opened[0], opened[1]
+    raise AssertionError("a thousand queues, and no two in one slot")
+
+
+async def spread_row(server: Server, shards: int) -> QueueRow:
+    """A queue whose shards have a slot each."""
+    while True:
+        row = await server.dispatcher.create(TENANT, "q", QueueConfig(shards=shards))
+        if len({slot_of(ShardKey(row.id, number)) for number in range(shards)}) == shards:
+            return row
+        await server.dispatcher.delete(TENANT, "q")
 
 
 async def test_a_server_that_was_frozen_confirms_nothing_for_a_queue_that_was_deleted(
-    a: Server, b: Server
+    a: Server, b: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await a.dispatcher.create(TENANT, "q", CONFIG)
     assert await a.publish(b"1", b"2", b"3")
     a.freeze()
+    monkeypatch.setattr(a.dispatcher, "_compare_row", nothing)
+    began = trio.current_time()
     await b.dispatcher.delete(TENANT, "q")
+    assert trio.current_time() - began >= Limits().judge_ms / 1000, "it had to be outlived"
     assert not await a.publish(b"4")
     row = await b.dispatcher.create(TENANT, "q")
     assert await b.publish(b"5")
@@ -161,22 +364,62 @@ async def test_a_row_that_was_changed_elsewhere_is_taken_up(a: Server, b: Server
     assert queue.runners[0]._shard.config.lease_ms == 5_000
 
 
-async def test_rows_of_many_queues_are_compared_in_turn(tables: Tables) -> None:
+async def test_rows_of_all_open_queues_are_compared_in_each_round(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = Settings(row_reads=2)
     async with server(tables, "alpha", settings) as a:
         for number in range(5):
-            await a.dispatcher.open(TENANT, f"q{number}", create=True)
-        await trio.sleep(0.1)
-        ring = a.store._ring
-        assert isinstance(ring, ModelRing)
-        read: list[object] = []
-        for _ in range(3):
-            ring.ranges.clear()
-            await trio.sleep(settings.row_ms / 1000)
-            rows = [range.partition for range in ring.ranges if range.table is QUEUES]
-            assert len(rows) <= settings.row_reads
-            read += rows
-        assert len(read) == 5
+            Consumer((await a.dispatcher.open(TENANT, f"q{number}", create=True)).runners[0])
+        read, busy, most = a.dispatcher._queues.read, 0, 0
+        reads: dict[str, list[float]] = {}
+
+        async def slowly(tenant: str, name: str) -> QueueRow:
+            nonlocal busy, most
+            busy += 1
+            most = max(most, busy)
+            reads.setdefault(name, []).append(trio.current_time())
+            await trio.sleep(0.2)
+            busy -= 1
+            return await read(tenant, name)
+
+        monkeypatch.setattr(a.dispatcher._queues, "read", slowly)
+        await trio.sleep(4 * settings.row_ms / 1000 + 0.9)
+        assert most == settings.row_reads
+        assert sorted(reads) == [f"q{number}" for number in range(5)]
+        for times in reads.values():
+            gaps = [after - before for before, after in pairwise(times)]
+            assert gaps == [pytest.approx(settings.row_ms / 1000)] * 3
+
+
+async def test_a_row_that_can_not_be_read_keeps_no_other_from_being_compared(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with server(tables, "alpha", Settings(row_reads=1)) as a, server(tables, "beta") as b:
+        for name in ("q0", "q1"):
+            opened = await a.dispatcher.open(TENANT, name, create=True)
+        read = a.dispatcher._queues.read
+
+        async def hang(tenant: str, name: str) -> QueueRow:
+            if name == "q0":
+                await trio.sleep_forever()
+            return await read(tenant, name)
+
+        monkeypatch.setattr(a.dispatcher._queues, "read", hang)
+        await b.dispatcher.update(TENANT, "q1", QueueConfig(lease_ms=5_000))
+        await trio.sleep(Settings().row_ms / 1000 + 0.1)
+        assert opened.running
+        assert opened.row.version == 2
+
+
+async def test_shards_that_were_opened_for_what_is_due_are_compared_too(
+    a: Server, b: Server
+) -> None:
+    row = await a.dispatcher.create(TENANT, "q", QueueConfig(shards=2))
+    runner = await a.dispatcher._shards.open(row, 1, None)
+    await trio.sleep(0.3)
+    await b.dispatcher.update(TENANT, "q", QueueConfig(shards=2, lease_ms=5_000))
+    assert runner._shard.config.lease_ms == 5_000
 
 
 async def test_a_deletion_that_was_cut_is_finished_through_another_server(
@@ -361,7 +604,7 @@ async def test_a_store_that_fails_while_rows_are_compared_ends_nothing(
         raise Unavailable("the store could not answer", retry_ms=1_000)
 
     with monkeypatch.context() as failing:
-        failing.setattr(a.dispatcher._queues, "get", fail)
+        failing.setattr(a.dispatcher._queues, "read", fail)
         await trio.sleep(Settings().row_ms / 1000 * 3)
     await trio.sleep(Settings().row_ms / 1000 * 3)
     assert queue.running

@@ -59,6 +59,7 @@ REPLICATED_FAULTS = (
     "clock.ahead", "clock.behind", "clock.stamps", "producer.asks_again", "pause.deletion",
     "connection.lost", "consumer.slow", "consumer.failing", "consumer.stuck",
     "receipt.stale_or_foreign", "settle.late", "process.refused", "slot.released", "queue.deleted",
+    "queue.deleted_elsewhere", "queue.changed_elsewhere",
     "queue.made_again", "queue.not_managed", "queue.deletion_cut", "limit.reject",
     "limit.drop_oldest", "limit.dead_letter", "clock.apart", "consumer.cancelled",
 )  # fmt: skip

@@ -120,6 +120,20 @@ class CatalogConformance:
         await store.catalog.remove(row)
         assert await store.catalog.read(tenant, "nothing") is None
 
+    async def test_a_queue_that_is_being_deleted_may_lose_shards(
+        self, store: Backend, tenant: str
+    ) -> None:
+        row = await store.catalog.create(tenant, "q", QueueConfig(shards=3))
+        row = await store.catalog.mark_deleting(row)
+        left = await store.catalog.update(row, QueueConfig(shards=1))
+        assert (left.deleting, left.config.shards, left.version) == (True, 1, row.version + 1)
+        assert await store.catalog.read(tenant, "q") == left
+        with pytest.raises(VersionConflict):
+            await store.catalog.update(row, QueueConfig(shards=2))
+        assert await store.catalog.mark_deleting(row) == left
+        await store.catalog.remove(left)
+        assert await store.catalog.read(tenant, "q") is None
+
     async def test_a_queue_being_deleted_keeps_its_name(
         self, store: Backend, reopen: Reopen, tenant: str
     ) -> None:

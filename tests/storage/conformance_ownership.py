@@ -105,3 +105,29 @@ class OwnershipConformance:
         await store.ownership.confirm(owner.shard)
         assert again > owner.epoch
         assert await store.ownership.lost() == []
+
+    async def test_nobody_is_confirmed_who_never_claimed(self, store: Backend) -> None:
+        with pytest.raises(Fenced):
+            await store.ownership.confirm(in_slot(SLOT - 1))
+
+    async def test_nobody_is_confirmed_who_gave_the_slot_back(
+        self, store: Backend, owner: Owner
+    ) -> None:
+        await store.ownership.release(slot_of(owner.shard))
+        with pytest.raises(Fenced):
+            await store.ownership.confirm(owner.shard)
+        await store.ownership.claim(slot_of(owner.shard), "node-1")
+        await store.ownership.confirm(owner.shard)
+
+    async def test_nobody_is_confirmed_who_owned_the_slot_in_an_earlier_life(
+        self, store: Backend, owner: Owner, reopen: Reopen
+    ) -> None:
+        store = await reopen()
+        with pytest.raises(Fenced):
+            await store.ownership.confirm(owner.shard)
+
+
+def in_slot(slot: int) -> ShardKey:
+    """A shard of a slot."""
+    queue_id = unique("queue")
+    return next(key for n in range(100_000) if slot_of(key := ShardKey(queue_id, n)) == slot)

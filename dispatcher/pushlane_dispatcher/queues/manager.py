@@ -1,30 +1,34 @@
 """Managing queues: making, changing and deleting them.
 
-A queue is changed and deleted by a server that has all its slots, so nobody else serves it
-meanwhile. A deletion that was cut off is finished by whoever meets it.
+The row decides, and any process may change it. Who serves the queue reads it again within
+`row_ms` (dispatcher.py). A deletion needs more: each shard is closed by the owner of its slot, or
+by who claims that. One that was cut off is finished by whoever meets it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import trio
 
-from pushlane.wire.errors import Conflict, NotFound, PushlaneError
+from pushlane.wire.errors import Conflict, NotFound, PushlaneError, Unavailable
 from pushlane.wire.names import check_queue_name
 from pushlane_dispatcher.queues.config import own_dead_letter
 from pushlane_dispatcher.queues.queues import Name, Queues, store_answers
+from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard.shards import Shards
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_dispatcher.usage.writer import UsageWriter
+from pushlane_storage.interface import StoreError
 from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.work import gather
 
 log = logging.getLogger(__name__)
 
-Reconfigure = Callable[[str, str], Awaitable[None]]
-"""Have an open queue take on what its row says, by tenant and name."""
+TakeUp = Callable[[QueueRow], None]
+"""Have what is open of a queue go by its row."""
 
 
 class Manager:
@@ -34,19 +38,20 @@ class Manager:
         shards: Shards,
         usage_writer: UsageWriter,
         nursery: trio.Nursery,
-        most: int,
-        reconfigure: Reconfigure,
+        settings: Settings,
+        take_up: TakeUp,
     ) -> None:
-        """`most` deletions that others began are finished at once."""
         self._queues = queues
         self._shards = shards
         self._usage_writer = usage_writer
         self._nursery = nursery
-        self._most = most
-        self._reconfigure = reconfigure
+        self._settings = settings
+        self._take_up = take_up
         self._locks: dict[Name, tuple[trio.Lock, int]] = {}
+        self._unfinished: dict[Name, None] = {}
+        """Queues that are being deleted, by us or by others …"""
         self._finishing: set[Name] = set()
-        """Queues whose deletion somebody else began, and we finish."""
+        """… and those of them that we go on with beside everything else."""
 
     async def create(self, tenant: str, name: str, config: QueueConfig | None = None) -> QueueRow:
         """A new queue; `Conflict` when there is one of this name."""
@@ -58,8 +63,10 @@ class Manager:
         try:
             return await self._queues.create(tenant, name, config)
         except Conflict:
-            if not await self.finish(tenant, name):
-                raise
+            with suppress(NotFound):
+                if not (await self._queues.read(tenant, name)).deleting:
+                    raise
+                await self.finish(tenant, name)
             return await self._queues.create(tenant, name, config)
 
     async def ensure(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
@@ -102,69 +109,146 @@ class Manager:
     async def update(
         self, tenant: str, name: str, config: QueueConfig, version: int | None = None
     ) -> QueueRow:
-        """Replace the configuration, also that of open shards."""
+        """Replace the configuration, also that of open shards.
+
+        The row decides, whoever serves the queue. Another process that may do so has read it again
+        when this returns.
+        """
         async with self.lock(tenant, name):
             old = await self._queues.read(tenant, name)
             if config.dead_letter != old.config.dead_letter:
                 await self._check_target(tenant, name, config)
-            async with self._owning(old):
-                row = await self._queues.update(tenant, name, config, version, old.id)
-        await self._reconfigure(tenant, name)
+            row = await self._queues.update(tenant, name, config, version, old.id)
+            self._take_up(row)
+        if await self._is_elsewhere(row):
+            await trio.sleep(self._settings.row_ms / 1000)
         return row
 
-    async def delete(self, tenant: str, name: str) -> None:
-        """Delete a queue and all that it stored. What fails half-way is finished by who meets it.
+    async def _is_elsewhere(self, row: QueueRow) -> bool:
+        """Whether others may serve a queue. Who claims a slot of it later reads the row first."""
+        try:
+            return bool(await self._shards.others(row))
+        except StoreError:  # then we can't know
+            return True
 
-        All its slots are ours meanwhile. So nobody else can confirm anything for it: not before,
-        for it would have to own one; not after, for who owns one then reads the row first.
+    # Deleting
+
+    async def delete(self, tenant: str, name: str) -> None:
+        """Delete a queue and all that it stored, and come back when nothing of it is left.
+
+        Others may have to do their part. When they take too long the deletion goes on without us,
+        and this is `Unavailable`.
         """
         async with self.lock(tenant, name):
-            row = await self._queues.read(tenant, name)
-            await self._delete(row)
+            row = await self._mark(tenant, name)
+            other = await self._take_off(row)
+        if other is None:
+            return
+        patience = self._settings.row_ms + self._settings.close_ms
+        with trio.move_on_after(patience / 1000):
+            while True:
+                await trio.sleep(self._settings.finish_ms / 1000)
+                other = await self._go_on(tenant, name, row.id)
+                if other is None:
+                    return
+        raise Unavailable(
+            f"queue {name} is being deleted, which goes on: server {other} has not closed it yet",
+            retry_ms=1_000,
+        )
 
-    async def _delete(self, row: QueueRow) -> None:
-        async with self._owning(row):
-            row = await self._queues.mark_deleting(row)
-            with store_answers(row.name):
-                await self._shards.confirm_slots(row)
-            await self._shards.close_queue(row, Stop.DELETED)
-            await self._usage_writer.deleted(row)
-            await self._queues.remove(row)
-            self._shards.forget(row)
+    async def _mark(self, tenant: str, name: str) -> QueueRow:
+        try:
+            return await self._queues.mark_deleting(await self._queues.read(tenant, name))
+        except Conflict:  # somebody else changes it, or deletes it too
+            return await self._queues.mark_deleting(await self._queues.read(tenant, name))
 
-    @asynccontextmanager
-    async def _owning(self, row: QueueRow) -> AsyncIterator[None]:
-        """`Unavailable` when another server has one of its slots."""
+    async def _take_off(self, row: QueueRow) -> str | None:
+        """Take the last shards off a queue that is being deleted; who has to go on, or None: it is
+        gone.
+
+        `config.shards` of such a row says how many shards are left: those behind it are closed for
+        good. The owner of the last one's slot takes it off, with all before it that are its own;
+        who has the first one removes the queue. So any number of processes can do that together,
+        and each step may be repeated, for what is closed stays so:
+
+        - Whoever takes a shard off owned its slot when the row was marked already, as it is asked
+          after that: nobody else served it since. It has none open itself.
+        - Who gets the slot later reads the row after the claim, and opens nothing.
+        - The row changes by compare-and-set, so of two who take off different shards one begins
+          anew; and it goes by its id, so a queue that was made again is another one.
+
+        No time proves anything here: an owner that lives and does nothing keeps its shard.
+        """
+        self._remember((row.tenant, row.name))
+        await self._shards.close_queue(row, Stop.DELETED)
         async with AsyncExitStack() as stack:
             with store_answers(row.name):
-                await stack.enter_async_context(self._shards.owning(row))
-            yield
+                last = await stack.enter_async_context(self._shards.owning_last(row))
+                await self._shards.confirm_slots(row, last.first)
+            await self._usage_writer.deleted(row, last.first)
+            if last.first == 0:
+                await self._queues.remove(row)
+            elif last.first < row.config.shards:
+                with suppress(Conflict, NotFound):  # somebody was faster
+                    await self._queues.take_off(row, last.first)
+            self._shards.forget(row, last.first)
+        if last.first == 0:
+            self._unfinished.pop((row.tenant, row.name), None)
+        return last.other or None
 
-    async def finish(self, tenant: str, name: str) -> bool:
-        """Finish a deletion that was begun. False: there is none to finish."""
+    async def _go_on(self, tenant: str, name: str, queue_id: str | None = None) -> str | None:
+        """Do our part of a deletion that was begun; who has to go on, or None: there is none.
+
+        With an id, only of this queue: its name may be another's by now.
+        """
         async with self.lock(tenant, name):
-            try:
+            with suppress(NotFound):
                 row = await self._queues.read(tenant, name)
-            except NotFound:  # somebody was faster
-                return True
-            if row.deleting:
-                await self._delete(row)
-        return row.deleting
+                if row.deleting and queue_id in (None, row.id):
+                    return await self._take_off(row)
+            self._unfinished.pop((tenant, name), None)
+            return None
+
+    async def finish(self, tenant: str, name: str) -> None:
+        """Finish a deletion if one was begun; `Unavailable` while others have to do their part."""
+        other = await self._go_on(tenant, name)
+        if other is not None:
+            raise Unavailable(
+                f"queue {name} is being deleted: server {other} has not closed it yet",
+                retry_ms=1_000,
+            )
 
     def finish_soon(self, row: QueueRow) -> None:
         """The same beside everything else."""
         place = row.tenant, row.name
-        if place not in self._finishing and len(self._finishing) < self._most:
+        self._remember(place)
+        if place not in self._finishing and len(self._finishing) < self._settings.finishing:
             self._finishing.add(place)
-            self._nursery.start_soon(self._finish_quietly, *place)
+            self._nursery.start_soon(self._finish_quietly, place)
 
-    async def _finish_quietly(self, tenant: str, name: str) -> None:
+    def _remember(self, place: Name) -> None:
+        self._unfinished[place] = None
+        if len(self._unfinished) > self._settings.queue_rows:
+            del self._unfinished[next(iter(self._unfinished))]
+
+    async def finish_all(self) -> None:
+        """A task, where others may have a part in deletions: they go on until nothing is left."""
+        while True:
+            await trio.sleep(self._settings.row_ms / 1000)
+            await gather(self._finish_again, self._unfinished, self._settings.finishing)
+
+    async def _finish_again(self, place: Name) -> None:
+        if place not in self._finishing:
+            self._finishing.add(place)
+            await self._finish_quietly(place)
+
+    async def _finish_quietly(self, place: Name) -> None:
         try:
-            await self.finish(tenant, name)
+            await self.finish(*place)
         except PushlaneError as error:
-            log.info("the deletion of queue %s could not be finished: %s", name, error)
+            log.info("the deletion of queue %s could not be finished: %s", place[1], error)
         finally:
-            self._finishing.discard((tenant, name))
+            self._finishing.discard(place)
 
     @asynccontextmanager
     async def lock(self, tenant: str, name: str) -> AsyncIterator[None]:

@@ -43,11 +43,9 @@ class OpenQueue:
         self._chance = chance
         self._shares = Shares(runners, row.config, max_limit)
 
-    def configure(self, row: QueueRow, dead_letter: str | None) -> None:
-        """The queue has another configuration, or another queue for its dead letters."""
+    def configure(self, row: QueueRow) -> None:
+        """The queue has another configuration, and its shards have been told."""
         self.row = row
-        for runner in self.runners:
-            runner.configure(row.config, dead_letter)
         self._shares.configure(row.config)
 
     @property

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
+
 from pushlane.wire.errors import BadRequest, Conflict, NotFound, Unavailable
 from pushlane.wire.names import check_queue_name, check_tenant_name
 from pushlane_dispatcher.context import Context
@@ -101,7 +103,11 @@ class Queues:
         return self._remember(row, asked_at)
 
     async def confirm(self, row: QueueRow) -> QueueRow:
-        """The row anew; `Unavailable` when it is another queue's by now, or being deleted."""
+        """The row anew; `Unavailable` when it is another queue's by now, or being deleted.
+
+        Asked after the claim, and that is what makes a deletion safe: who was not owner when the
+        row was marked will not serve.
+        """
         found = await self.read(row.tenant, row.name)
         if found.id != row.id or found.deleting:
             raise Unavailable(f"queue {row.name} was deleted just now", retry_ms=1_000)
@@ -150,6 +156,13 @@ class Queues:
         asked_at = self._now()
         with store_answers(row.name):
             return self._remember(await self._catalog.mark_deleting(row), asked_at)
+
+    async def take_off(self, row: QueueRow, left: int) -> None:
+        """Only so many shards of a queue that is being deleted are left."""
+        config = msgspec.structs.replace(row.config, shards=left)
+        self._forget(row.tenant, row.name)
+        with store_answers(row.name):
+            await self._catalog.update(row, config)
 
     async def remove(self, row: QueueRow) -> None:
         with store_answers(row.name):

@@ -22,7 +22,7 @@ from pushlane_dispatcher.shard.lease_guard import LeaseGuard
 from pushlane_dispatcher.shard.opening import Opener
 from pushlane_dispatcher.shard.repeat import Undecided, until_decided
 from pushlane_dispatcher.shard.runner import ShardRunner
-from pushlane_dispatcher.shard.slots import Slot, Slots
+from pushlane_dispatcher.shard.slots import Last, Slot, Slots
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_dispatcher.usage.counters import ShardCounters, Uncounted
 from pushlane_dispatcher.usage.writer import UsageWriter
@@ -325,25 +325,39 @@ class Shards:
                 self._end_tenure(slot)
 
     @asynccontextmanager
-    async def owning(self, row: QueueRow) -> AsyncIterator[None]:
-        """All slots of a queue are ours meanwhile: nobody else confirms anything for it."""
+    async def owning_last(self, row: QueueRow) -> AsyncIterator[Last]:
+        """The slots of a queue's last shards are ours meanwhile, of as many as can be."""
         at_once = self._context.settings.openings
-        async with self._slots.owning(_keys(row), self._outlast, at_once):
-            yield
+        async with self._slots.owning_last(_keys(row), self._outlast, at_once) as last:
+            yield last
 
-    async def confirm_slots(self, row: QueueRow) -> None:
-        """`Fenced` unless they were ours after this call began."""
-        await self._slots.confirm(_keys(row))
+    async def confirm_slots(self, row: QueueRow, first: int) -> None:
+        """`Fenced` unless those from this shard on were ours after this call began."""
+        await self._slots.confirm(_keys(row)[first:])
+
+    async def others(self, row: QueueRow) -> set[str]:
+        """Who else has slots of a queue."""
+        return await self._slots.others(_keys(row), self._context.settings.openings)
+
+    def rows(self) -> list[QueueRow]:
+        """Of the queues of which something is open: the oldest that one of their shards goes by."""
+        rows: dict[str, QueueRow] = {}
+        for held in self._held.values():
+            row = rows.get(held.row.id, held.row)
+            if held.runner is not None and held.row.version <= row.version:
+                rows[row.id] = held.row
+        return list(rows.values())
 
     def configure(self, row: QueueRow, dead_letter: str | None) -> None:
         """Those shards of a queue that are open have another configuration."""
         for held in self._of(row):
             if held.runner is not None:
+                held.row = row
                 held.runner.configure(row.config, dead_letter)
 
-    def forget(self, row: QueueRow) -> None:
-        """The queue is no more."""
-        for key in _keys(row):
+    def forget(self, row: QueueRow, first: int) -> None:
+        """The shards of a queue from this one on are no more."""
+        for key in _keys(row)[first:]:
             self._slots.of(key).forget(key)
 
     # Closing

@@ -8,15 +8,16 @@ under theirs. A tenure ends when another process has the slot, or when it is giv
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
+from typing import NamedTuple
 
 import trio
 
 from pushlane_dispatcher.shard.opening import read_all
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import Fenced, StoreError
+from pushlane_storage.interface import Fenced, SlotOwned, StoreError
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.slot import slot_of
 
@@ -24,6 +25,15 @@ log = logging.getLogger(__name__)
 
 RELEASE_MS = 5_000
 """How long giving back slots may hold up whoever needed them for a moment."""
+
+
+class Last(NamedTuple):
+    """Of some shards, those whose slots are ours."""
+
+    first: int
+    """From this one on …"""
+    other: str
+    """… for this process has the slot of the one before it."""
 
 
 class Slot:
@@ -123,30 +133,49 @@ class Slots:
         return slot
 
     @asynccontextmanager
-    async def owning(
-        self, keys: Iterable[ShardKey], alone: Callable[[Slot], Awaitable[None]], at_once: int
-    ) -> AsyncIterator[None]:
-        """All slots of some shards are ours, and stay so; those that nobody uses go back then.
+    async def owning_last(
+        self, keys: Sequence[ShardKey], alone: Callable[[Slot], Awaitable[None]], at_once: int
+    ) -> AsyncIterator[Last]:
+        """The slots of as many of the last shards as nobody else has are ours, and stay so; those
+        that nobody uses go back then.
 
-        Where nobody else could have them there is nothing to do.
+        Nothing is claimed before the last one is ours: others may be about to serve there. Where
+        nobody else could have any there is nothing to do.
         """
         if not self._ownership.shared:
-            yield
+            yield Last(0, "")
             return
-        slots = list(dict.fromkeys(map(self.of, keys)))  # in the same order in every run
+        slots = list(dict.fromkeys(map(self.of, reversed(keys))))  # the same in every run
+        others: dict[Slot, str] = {}
 
         async def own(slot: Slot) -> None:
-            await slot.own(partial(alone, slot))
+            try:
+                await slot.own(partial(alone, slot))
+            except SlotOwned as error:
+                others[slot] = error.owner
 
         try:
             with ExitStack() as stack:
                 for slot in slots:
                     stack.enter_context(slot.using())
-                await read_all(own, slots, at_once)
-                yield
+                await own(slots[0])
+                if not others:
+                    await read_all(own, slots[1:], at_once)
+                first = len(keys)
+                while first and self.of(keys[first - 1]) not in others:
+                    first -= 1
+                yield Last(first, others[self.of(keys[first - 1])] if first else "")
         finally:
             with trio.move_on_after(RELEASE_MS / 1000, shield=True):
                 await self.release_idle(slots)
+
+    async def others(self, keys: Iterable[ShardKey], at_once: int) -> set[str]:
+        """Who else has slots of these shards, alive or not."""
+        if not self._ownership.shared:
+            return set()
+        numbers = [slot.number for slot in set(map(self.of, keys)) if not slot.is_ours]
+        found = await read_all(self._ownership.owner_of, numbers, at_once)
+        return {owner for owner in found.values() if owner not in (None, self._owner)}
 
     async def confirm(self, keys: Iterable[ShardKey]) -> None:
         """`Fenced` unless the slots of these shards were ours after this call began."""

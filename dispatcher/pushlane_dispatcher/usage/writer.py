@@ -79,11 +79,11 @@ class UsageWriter:
             async with counters.lock:
                 pass
 
-    async def deleted(self, row: QueueRow) -> None:
-        """A queue is being deleted, and its shards are closed."""
+    async def deleted(self, row: QueueRow, first: int) -> None:
+        """A queue is being deleted, and its shards from this one on are closed for good."""
         if not self._settings.usage:
             return
-        for number in range(row.config.shards):
+        for number in range(first, row.config.shards):
             key = ShardKey(row.id, number)
             place = row.tenant, row.name, key, self._minute
             await self._attempt(partial(write_off, self._store, *place))

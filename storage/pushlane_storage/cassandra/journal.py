@@ -165,14 +165,14 @@ class Journal:
 
     async def mark_bucket(self, shard: ShardKey, bucket: Bucket) -> None:
         await self._buckets.mark(shard, bucket)
-        await self._slots.confirm(shard)
+        await self._slots.confirm_if_claimed(shard)
 
     async def drop(
         self, shard: ShardKey, key: BucketKey, flushes: Sequence[tuple[int, int]] | None = None
     ) -> None:
         if flushes is None:
-            await self._slots.confirm(shard)
+            await self._slots.confirm_if_claimed(shard)
             await self._buckets.drop(shard, key)
         for flush in flushes or ():
             await self._ring.write(Delete(SETTLEMENTS, (*shard, *key, *flush)))
-        await self._slots.confirm(shard)
+        await self._slots.confirm_if_claimed(shard)

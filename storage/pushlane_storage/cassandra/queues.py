@@ -29,6 +29,7 @@ from pushlane_storage.cassandra.ring import (
     Ring,
     Row,
     Table,
+    Write,
     read_row,
 )
 from pushlane_storage.cassandra.tables import (
@@ -42,6 +43,7 @@ from pushlane_storage.cassandra.tables import (
     SETTLEMENTS,
     SKIPS,
     SLICES,
+    keyed,
 )
 from pushlane_storage.interface import (
     QueueExists,
@@ -211,6 +213,8 @@ def _unpack(row: Row) -> QueueRow:
 
 
 _EVERY_SLICE = (-(1 << 62), 1 << 62)
+CALL_TTL = 24 * 60 * 60
+"""Seconds. Whoever calls so late that the queue is gone has not called for ever."""
 
 
 class Removal:
@@ -219,6 +223,29 @@ class Removal:
         self._places = places
         self._buckets = buckets
         self._limits = limits
+
+    async def call(self, row: QueueRow) -> None:
+        """Have the owners of all its slots see that the queue is being deleted.
+
+        An owner reads the rows of queues that it has open. The others it would never look at, and
+        nobody else can say that it has them not: so each is due at once, for all that it knows.
+        """
+
+        async def call(number: int) -> None:
+            shard = ShardKey(row.id, number)
+            due = keyed(NOTES, (slot_of(shard), *shard), due=0, tenant=row.tenant, queue=row.name)
+            await self._ring.write(Write(NOTES, [due], stamps.FOREVER, CALL_TTL))
+
+        await gather(call, range(row.config.shards), self._limits.reads)
+
+    async def answered(self, row: QueueRow, left: int) -> None:
+        """They have seen to it, but for the first shards."""
+
+        async def forget(number: int) -> None:
+            shard = ShardKey(row.id, number)
+            await self._delete(NOTES, slot_of(shard), *shard)
+
+        await gather(forget, range(left, row.config.shards), self._limits.reads)
 
     async def run(self, queue_id: str) -> None:
         """Safe to repeat: the list of lanes goes last."""
@@ -266,14 +293,20 @@ class CassandraCatalog:
         return [self._learn(row) for row in await self._queues.list_after(tenant, after, limit)]
 
     async def update(self, row: QueueRow, config: QueueConfig) -> QueueRow:
-        return self._learn(await self._queues.update(row, config))
+        new = self._learn(await self._queues.update(row, config))
+        if row.deleting:
+            await self._removal.answered(row, config.shards)
+        return new
 
     async def mark_deleting(self, row: QueueRow) -> QueueRow:
-        return self._learn(await self._queues.mark_deleting(row))
+        row = self._learn(await self._queues.mark_deleting(row))
+        await self._removal.call(row)
+        return row
 
     async def remove(self, row: QueueRow) -> None:
         await self._queues.check_removable(row)
         await self._removal.run(row.id)
+        await self._removal.answered(row, 0)
         await self._queues.remove(row)
         self._known.forget(row)
 

@@ -95,7 +95,9 @@ def note_row(shard: ShardKey, note: Note) -> Row:
     )  # fmt: skip
 
 
-def note_of(row: Row) -> Note:
+def note_of(row: Row) -> Note | None:
+    if row["body"] is None:  # nobody had any: its queue is being deleted
+        return None
     return unpack_note(row["owner"], row["n"], row["checksum"], row["body"])
 
 

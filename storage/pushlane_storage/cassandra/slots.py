@@ -112,13 +112,19 @@ class Slots:
         return self._claims.get(slot_of(shard))
 
     async def confirm(self, shard: ShardKey) -> None:
-        """`Fenced` when the owner of this shard's slot was us and is so no longer."""
+        """`Fenced` unless we own this shard's slot, and did so after the call began."""
         claim = self.find(shard)
-        if claim is not None:
-            await claim.node.fence.confirm()
-            fault = self.fault(claim, shard)
-            if fault is not None:
-                raise fault
+        if claim is None:
+            raise Fenced(f"slot {slot_of(shard)} is not ours")
+        await claim.node.fence.confirm()
+        fault = self.fault(claim, shard)
+        if fault is not None:
+            raise fault
+
+    async def confirm_if_claimed(self, shard: ShardKey) -> None:
+        """The same for who may have no claim: jobs mark and drop what nobody needs any more."""
+        if self.find(shard) is not None:
+            await self.confirm(shard)
 
     def fault(self, claim: Claim, shard: ShardKey, epoch: int | None = None) -> Fenced | None:
         """Why a shard's owner (with this epoch) is none any more."""

@@ -121,7 +121,7 @@ class CassandraRows:
 
     async def note(self, shard: ShardKey) -> LogRow | None:
         row = await read_row(self._ring, NOTES, (slot_of(shard), *shard))
-        if row is None:
+        if row is None or row["body"] is None:
             return None
         return LogRow(row["owner"], row["n"], row["checksum"], row["body"])
 

@@ -264,7 +264,7 @@ class ReplicatedCluster(Population):
                 served.turn()
 
     def configure(self, queue: str, **changes: Any) -> None:
-        """Through any process: those that have not got the queue may refuse."""
+        """Through any process, whoever has the queue."""
         self.configs[queue] = msgspec.structs.replace(self.configs[queue], **changes)
         self._changed.add(queue)
         self._update(queue)
@@ -278,29 +278,40 @@ class ReplicatedCluster(Population):
             mine = self._updates
             alone = not self._updating
             self._updating.add(mine)
+            elsewhere = self._is_elsewhere(queue, dispatcher)
             try:
                 await dispatcher.update(TENANT, queue, config)
             finally:
                 self._updating.discard(mine)
+            if elsewhere:
+                self.world.fault("queue.changed_elsewhere")
             # Where others were under way nobody knows which one came last.
             if self.configs[queue] is config and alone and self._updates == mine:
                 self._changed.discard(queue)
 
-        self._ask(update)
+        self._ask(update, queue)
 
     def delete(self, queue: str) -> None:
         self.world.fault("queue.deleted")
 
         async def delete(dispatcher: Dispatcher) -> None:
+            elsewhere = self._is_elsewhere(queue, dispatcher)
             try:
                 await dispatcher.delete(TENANT, queue)
             except trio.Cancelled:
                 self.world.fault("queue.deletion_cut")
                 raise
+            if elsewhere:
+                self.world.fault("queue.deleted_elsewhere")
 
-        process = self._ask(delete)
-        if process is not None and self.world.happens(self.world.ring_chances.kill * 100):
-            self.world.after(self.world.rng.randrange(1, 60), process.kill)
+        process = self._ask(delete, queue)
+        if process is not None and self.world.happens(self.world.ring_chances.kill * 300):
+            self.world.after(self.world.rng.randrange(1, 400), process.kill)
+
+    def _is_elsewhere(self, queue: str, dispatcher: Dispatcher) -> bool:
+        """Whether another process serves a queue."""
+        newest = self.newest(queue)
+        return newest is not None and newest.process.dispatcher is not dispatcher
 
     def vanish(self) -> None:
         """Mostly when somebody serves it, and perhaps while that one is paused: others take its
@@ -324,10 +335,16 @@ class ReplicatedCluster(Population):
 
         self._ask(create)
 
-    def _ask(self, action: Callable[[Dispatcher], Any]) -> Process | None:
-        """Of any process, in calm times of the one that serves; answers which."""
+    def _ask(self, action: Callable[[Dispatcher], Any], queue: str = "") -> Process | None:
+        """Of any process, in calm times of the one that serves; answers which.
+
+        With a queue mostly of one that does not serve it.
+        """
         at_work = [process for process in self.processes if process.at_work]
-        process = self.home if self.world.calm else self.world.rng.choice([*at_work, None])
+        newest = self.newest(queue)
+        others = [each for each in at_work if newest is not None and each is not newest.process]
+        doors = [*at_work, *others, *others, None]
+        process = self.home if self.world.calm else self.world.rng.choice(doors)
         if process is not None:
             process.manage(action)
         return process

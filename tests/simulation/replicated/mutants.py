@@ -29,7 +29,7 @@ from pushlane_dispatcher.shard.opening import Opener, carry_out, reading
 from pushlane_dispatcher.shard.repeat import never, until_decided
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Held, Shards
-from pushlane_dispatcher.shard.slots import Slots
+from pushlane_dispatcher.shard.slots import Last, Slots
 from pushlane_leases.interface import StaleEpoch
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
 from pushlane_storage.cassandra import stamps
@@ -323,17 +323,25 @@ def a_cache_that_is_ahead_keeps_the_owner_out() -> Patches:
 # Queues and slots
 
 
+@asynccontextmanager
+async def careless(self: Shards, row: QueueRow) -> AsyncIterator[Last]:
+    """All slots are ours, as far as we care."""
+    await trio.lowlevel.checkpoint()
+    yield Last(0, "")
+
+
+@plant("deleted", "lost", "ack_before_durable", seed=51)
+def who_deletes_does_not_wait_for_the_owner() -> Patches:
+    """Who serves the queue learns of it some day; until then it confirms what is lost."""
+    return [(Shards, "owning_last", careless), (Shards, "confirm_slots", nothing)]
+
+
 @plant("deleted", "lost", "ack_before_durable", seed=51)
 def a_deletion_closes_nothing() -> Patches:
     """Whoever serves the queue goes on, here and elsewhere."""
 
-    @asynccontextmanager
-    async def careless(self: Shards, row: QueueRow) -> AsyncIterator[None]:
-        await trio.lowlevel.checkpoint()
-        yield
-
     return [
-        (Shards, "owning", careless),
+        (Shards, "owning_last", careless),
         (Shards, "confirm_slots", nothing),
         (Shards, "close_queue", nothing),
         (Shards, "stop_queue", lambda self, row, reason: None),

@@ -9,7 +9,7 @@ import msgspec
 
 from pushlane_dispatcher.core import opening
 from pushlane_dispatcher.core.opening import Opening
-from pushlane_storage.cassandra.fence import Fence
+from pushlane_storage.cassandra.node import Fence
 from pushlane_storage.seal import ShardRows
 from tests.crash.plants import early_published, forgotten_ids, put
 

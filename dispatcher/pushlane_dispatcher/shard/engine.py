@@ -50,9 +50,8 @@ from pushlane_dispatcher.core.effects import (
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.queues.transfers import Errors, Send
 from pushlane_dispatcher.recording.notes import Notes
-from pushlane_dispatcher.shard.confirmer import Confirmer, Unstored
+from pushlane_dispatcher.shard.asking import Confirmer, Reader, Unstored
 from pushlane_dispatcher.shard.mark_cache import MarkCache
-from pushlane_dispatcher.shard.reader import Reader
 from pushlane_dispatcher.shard.repeat import Undecided, never, until_decided, until_done
 from pushlane_dispatcher.shard.sender import Sender, hand_over
 from pushlane_dispatcher.shard.stop import Stop

@@ -22,7 +22,7 @@ from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.keys import Keys
 from pushlane_dispatcher.core.life import State
-from pushlane_gateway.http import settle
+from pushlane_gateway.http import receive
 from pushlane_storage.interface import Backend, Outcome, StoreError
 from pushlane_storage.outcome import outcome_of
 from tests.powerloss.seams import InTurn
@@ -57,7 +57,7 @@ def trusted_receipts() -> None:
         self.one_less(error)
 
     put(Gather, "__call__", done)
-    put(settle, "render_all", lambda spans: [])
+    put(receive, "render_all", lambda runs: [])
 
 
 def unkept_keys() -> None:

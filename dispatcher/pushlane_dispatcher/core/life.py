@@ -155,10 +155,6 @@ class Life:
             counts[source] -= 1
             counts[target] += 1
 
-    def waiting(self) -> int:
-        counts = self.counts
-        return counts[State.DELAYED] + counts[State.RETRYING] + counts[State.BLOCKED]
-
     def going(self) -> int:
         """Messages that are as good as gone: they don't count against the queue's limits."""
         counts = self.counts

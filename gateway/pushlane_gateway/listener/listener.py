@@ -113,11 +113,6 @@ class Listener:
         self.connections = 0
         """Open now, of all kinds."""
 
-    @property
-    def websockets(self) -> int:
-        """WebSockets open now."""
-        return len(self._hub.sockets)
-
     def stop(self) -> None:
         """Accept nothing more; requests under way are answered, idle connections closed."""
         for sock in self._listening:

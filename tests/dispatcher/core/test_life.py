@@ -108,14 +108,12 @@ def test_messages_of_several_states_move_each_by_its_own() -> None:
     life.move_mixed(mixed, Event.ACK, 7)
     assert life.counts[State.SETTLING] == 2
     assert life.leaving() == 2
-    assert life.waiting() == 0
 
 
-def test_waiting_and_leaving_are_sums() -> None:
+def test_leaving_is_a_sum() -> None:
     life = Life()
     for number, state in enumerate(State):
         life.born(state, 1 << number)
-    assert life.waiting() == sum(1 << state for state in WAITING)
     gone = (State.SETTLING, State.LEAVING, State.MOVED, State.ENDING)
     assert life.leaving() == sum(1 << state for state in gone)
 

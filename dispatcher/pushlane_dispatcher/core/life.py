@@ -1,7 +1,7 @@
 """A message's life: every state, every event, every transition, in this one table.
 
 A pair that is not in the table can't happen: meeting it is our bug and ends in a KeyError. The
-diagram in docs/architecture.md is made from here (tools/life_diagram.py).
+diagram in docs/architecture.md is made from here (tools/generated.py).
 
 States in which something is being written (SETTLING, VOIDING, LEAVING, MOVED, ENDING) exist
 because nothing counts before it is durable: an acked message is not forgotten, and a returned

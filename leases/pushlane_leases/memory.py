@@ -229,7 +229,7 @@ class MemoryLeases:
 
 
 class InstantLeases(MemoryLeases):
-    """The same for those who don't want to wait (`InstantCache`): what a server uses by itself."""
+    """Leases in memory that answer at once (`InstantCache`): what a server uses by itself."""
 
     def __init__(self, table: LeaseTable | None = None) -> None:
         super().__init__(table)

@@ -187,7 +187,7 @@ class Bodies:
             self.count(-1, -entry.size)
 
     def thin_all(self, entries: Iterable[Entry]) -> None:
-        """The same for messages that all have their body."""
+        """Let go of the bodies of messages that all have theirs."""
         messages = size = 0
         for entry in entries:
             entry.message = None

@@ -161,7 +161,7 @@ class Life:
         return counts[_SETTLING] + counts[_MOVED] + counts[_ENDING]
 
     def leaving(self) -> int:
-        """The same, and those on their way to another queue."""
+        """Messages that are as good as gone, or on their way to another queue."""
         return self.going() + self.counts[State.LEAVING]
 
     def departing(self) -> int:

@@ -329,7 +329,7 @@ class Shard:
     def settle_lost(
         self, prefix: str, receipts: Iterable[ReceiptRun], ticket: SettleTicket, now: int
     ) -> None:
-        """The same where no subscription has this prefix (any more)."""
+        """Answer for receipts with a prefix that no subscription has (any more)."""
         self.consumers.settle_lost(prefix, receipts, ticket, now)
         self._answer(ticket)
 

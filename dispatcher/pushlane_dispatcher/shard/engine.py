@@ -192,7 +192,7 @@ class Engine:
             self._woken = True
 
     def begin(self) -> None:
-        """The same at once, when nothing is under way: then there is no company to wait for."""
+        """See to them at once when nothing is under way: then there is no company to wait for."""
         if self._parked and not self._pumping:
             self.pump()
         else:
@@ -528,7 +528,7 @@ class Engine:
 
     @property
     def unused(self) -> bool:
-        """The same of a shard whose last messages can't leave, as no queue takes them."""
+        """Nobody uses it. Messages may be left that can't leave, as no queue takes them."""
         return (
             self.quiet
             and not self.shard.consumers.subscriptions

@@ -30,8 +30,8 @@ import trio
 from bench.embedded import resident_mib
 from bench.gateway import node
 from bench.gateway.measure import numbers, served
-from bench.gateway.numbers import Numbers
 from bench.gateway.process import raise_limits
+from bench.gateway.result import Numbers
 from bench.gateway.systems import PUSHLANE, System, Target, nothing, serving
 from bench.load import Consumer, Producers, drain
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(arguments: list[str], times: int) -> int:
-    with tempfile.TemporaryDirectory(prefix="pushlane-steady-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pushlane-retrying-") as folder:
         cache = Path(folder)
         code = run_pytest([*arguments, "-o", f"cache_dir={cache}"])
         if code != pytest.ExitCode.TESTS_FAILED:

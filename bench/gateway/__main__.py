@@ -25,13 +25,11 @@ from bench.gateway import machine, node
 from bench.gateway.install import install_peers
 from bench.gateway.judge import judge
 from bench.gateway.measure import OWN, compare
-from bench.gateway.page import update, update_short
 from bench.gateway.plan import QUICK, WHOLE, Plan
-from bench.gateway.plot import plot
 from bench.gateway.process import DidNotStart, raise_limits
 from bench.gateway.result import Machine, Measured, Own, Result
+from bench.gateway.showing import plot, text, update, update_short
 from bench.gateway.systems import PUSHLANE, SYSTEMS, System
-from bench.gateway.table import text
 
 DOCS = machine.ROOT / "docs"
 SPARE = Path(sys.prefix) / "bench"

@@ -13,10 +13,9 @@ from pathlib import Path
 import msgspec
 
 from bench.gateway import node
-from bench.gateway.numbers import Numbers
 from bench.gateway.plan import Plan
 from bench.gateway.process import CLIENT_CORE, pinned
-from bench.gateway.result import Measured, Own
+from bench.gateway.result import Measured, Numbers, Own
 from bench.gateway.systems import PUSHLANE, System, Target
 
 

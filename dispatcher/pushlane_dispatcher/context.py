@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from pushlane.wire.limits import Limits
 from pushlane_dispatcher.clock import Clock
+from pushlane_dispatcher.core.bodies import Budget
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.core.budget import Budget
 from pushlane_dispatcher.core.settled import Settled
 from pushlane_dispatcher.recording.recorder import Recorder
 from pushlane_dispatcher.settings import Settings

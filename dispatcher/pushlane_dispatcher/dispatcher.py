@@ -32,8 +32,8 @@ from pushlane_dispatcher.callers.door import Caller, Door
 from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.clock import Clock, adopt_time, compare_clocks
 from pushlane_dispatcher.context import Context, make_prefix
+from pushlane_dispatcher.core.bodies import Budget
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.core.budget import Budget
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.core.places import Claims

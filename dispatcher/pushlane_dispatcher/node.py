@@ -17,8 +17,7 @@ from pushlane_dispatcher.clock import Clock, since_boot
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.queues.config import check_config, queue_ranges
-from pushlane_dispatcher.recording.recorder import Recorder
-from pushlane_dispatcher.recording.settings import HistorySettings
+from pushlane_dispatcher.recording.recorder import HistorySettings, Recorder
 from pushlane_dispatcher.settings import Settings
 from pushlane_leases.interface import LeaseCache, LeaseCacheError
 from pushlane_leases.url import BadLeaseUrl, open_leases, probe_leases

@@ -36,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cache_ms: int = 200
     """How long the lease cache may take; deliveries wait for it."""
     cache_claim_ms: int = 2_000
-    """The same for what is out when a shard opens: it may be a lot."""
+    """How long the lease cache may take to say what is out when a shard opens: it may be a lot."""
     cache_failures: int = 3
     """Failures in a row after which it is left alone …"""
     cache_rest_ms: int = 5_000
@@ -80,9 +80,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     idle_ms: int = 600_000
     """A queue that nobody used for this long is closed."""
     shared_idle_ms: int = 15_000
-    """The same where other servers may want its slots, which are given back then. Times the number
-    of openings of which messages are left, up to `shard.bucket_ms`: each opening reads what those
-    before it left, so a slow producer without consumers is not to open the queue every time."""
+    """`idle_ms` where other servers may want the queue's slots, which are given back then. Times
+    the number of openings of which messages are left, up to `shard.bucket_ms`: each opening reads
+    what those before it left, so a slow producer without consumers is not to open the queue every
+    time."""
     openings: int = 16
     """Shards that recover at once: each may read a lot."""
     recovery_reads: int = 8

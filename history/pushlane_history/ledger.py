@@ -385,7 +385,7 @@ class Ledger:
             order.waiting = deque(sorted((*waiting, m), key=lambda m: m.seq))
 
     def enqueue_answered(self, q: Queue, m: Msg) -> None:
-        """The same where nobody sees a seq: behind all that were answered before."""
+        """Give a message its place where no seq is seen: behind all that were answered before."""
         if m.key is not None and not m.answered and not m.transferred:
             self.order(q, m.key).waiting.append(m)
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from pushlane.wire.receipts import ReceiptRun as ReceiptRun
+from pushlane.wire.receipts import ReceiptRun
 
 
 class LeaseCacheError(Exception):

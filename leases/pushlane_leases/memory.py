@@ -22,7 +22,8 @@ from typing import Generic, TypeVar
 import msgspec
 import trio
 
-from pushlane_leases.interface import InstantCache, LeaseRun, ReceiptRun, StaleEpoch
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_leases.interface import InstantCache, LeaseRun, StaleEpoch
 from pushlane_leases.runs import Runs, last_of
 
 K = TypeVar("K", bound=Hashable)
@@ -35,15 +36,13 @@ def spare_of(limit: int) -> int:
 
 
 class Expiring(Generic[K, V]):
-    __slots__ = ("_limit", "_until", "_values", "forgotten")
+    __slots__ = ("_limit", "_until", "_values")
 
     def __init__(self, limit: int) -> None:
         assert limit > 0
         self._limit = limit
         self._values: dict[K, V] = {}
         self._until: dict[K, int] = {}
-        self.forgotten = 0
-        """Entries that had to go because of the limit, expired or not."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -67,7 +66,6 @@ class Expiring(Generic[K, V]):
         excess = len(self._values) - self._limit + spare_of(self._limit)
         for key in sorted(self._until, key=self._until.__getitem__)[:excess]:
             self.drop(key)
-        self.forgotten += excess
 
 
 class LeaseLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,14 +77,6 @@ class LeaseLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Ten full credits of subscriptions that settle at random; less than 300 bytes each."""
     marks: int = 1_000
     """Lots of dedup marks, of a bucket each: up to a megabyte; storage knows the rest."""
-
-
-class Forgotten(msgspec.Struct, frozen=True):
-    """How many entries went because of a limit: for metrics."""
-
-    shards: int
-    runs: int
-    marks: int
 
 
 class ShardLeases:
@@ -136,16 +126,6 @@ class LeaseTable:
         self._shards: dict[str, ShardLeases] = {}  # claimed longest ago first
         self._runs = 0
         self._marks: Expiring[tuple[str, str], bytes] = Expiring(self.limits.marks)
-        self._forgotten_shards = 0
-        self._forgotten_runs = 0
-
-    @property
-    def forgotten(self) -> Forgotten:
-        return Forgotten(
-            self._forgotten_shards,
-            self._forgotten_runs,
-            self._marks.forgotten,
-        )
 
     def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun]:
         leases = self._owned(shard, epoch)
@@ -199,7 +179,6 @@ class LeaseTable:
         if len(self._shards) > self.limits.shards:
             oldest = next(iter(self._shards))
             self._runs -= self._shards.pop(oldest).count()
-            self._forgotten_shards += 1
 
     def _shrink(self) -> None:
         """Past the limit of runs, those with the earliest deadlines go, wherever they stand."""
@@ -209,7 +188,6 @@ class LeaseTable:
         excess = self._runs - limit + spare_of(limit)
         for run, leases in everything[:excess]:
             self._runs += leases.cut(run.prefix, run.n, last_of(run))
-        self._forgotten_runs += excess
 
 
 class MemoryLeases:
@@ -251,7 +229,7 @@ class MemoryLeases:
 
 
 class InstantLeases(MemoryLeases):
-    """The same for those who don't want to wait (`InstantCache`): what a server uses by itself."""
+    """Leases in memory that answer at once (`InstantCache`): what a server uses by itself."""
 
     def __init__(self, table: LeaseTable | None = None) -> None:
         super().__init__(table)

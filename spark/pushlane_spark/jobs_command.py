@@ -27,6 +27,7 @@ from pushlane_spark.running import (
     pairs,
     progress_bar,
     run_job,
+    steps_shown,
 )
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def retention(
     """
     options = {"archive": archive, "queues": queue, "tenant": tenant, "dry_run": dry_run}
     options |= {"url": server.url, "token": _token(server)}
-    report = run_job("retention", spark, _job("retaining.job:run", store, options))
+    with steps_shown() as at:
+        report = run_job("retention", spark, _job("retaining.job:run", store, options | {"at": at}))
     finish(report, json=json)
 
 

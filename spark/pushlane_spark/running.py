@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -121,6 +122,24 @@ def pairs(texts: list[str], option: str) -> Mapping[str, str]:
 def end(status: int, text: str) -> NoReturn:
     print(f"pushlane jobs: {text}", file=sys.stderr)
     sys.exit(status)
+
+
+@contextmanager
+def steps_shown() -> Iterator[Callable[[str], None]]:
+    """On a terminal the last step of a job, and how many groups are done; else nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    counts: Counter[str] = Counter()
+    with Console(stderr=True).status("looking") as status:
+
+        def at(step: str) -> None:
+            counts[step] += 1
+            status.update(f"{step}, {counts['cleaned up']} groups archived")
+
+        yield at
 
 
 @contextmanager

@@ -28,7 +28,7 @@ BATCH_BYTES = 2 << 20
 PATIENCE_MS = 600_000
 """How long a server may be away, or throttle, before a job gives up: a person is not waiting."""
 LOOK_MS = 10_000
-"""The same before anything has begun."""
+"""How long a server may be away before anything has begun."""
 LEAST_WINDOW_MS = 60_000
 """A shorter dedup window is refused: it may take so long until something is sent again."""
 BEATS = 10

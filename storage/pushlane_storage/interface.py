@@ -1,13 +1,13 @@
 """The Store: the seam between the dispatcher and what keeps messages.
 
-`Store` has what shards write and read. Who may write is `Ownership`'s (ownership.py), the rows of
-queues are the `Catalog`'s (catalog.py). A `Backend` is all of it.
+`Store` has what shards write and read, `Catalog` the rows of queues, `UsageStore` the counters. Who
+may write is `Ownership`'s (ownership.py). A `Backend` is all of it.
 
 A store answers in one of five ways. It returns: what was asked is durable. `StoreRefused`: it
 certainly did nothing. `StoreUnknown`: it may or may not have. `Fenced`: somebody else owns the
 slot now, and nothing of what was asked counts. `StoreDamaged`: it did nothing, because what it
-needs for that can't be read. A writer that got `StoreUnknown` writes the same
-again until it is decided: every write here is idempotent for the same key and content.
+needs for that can't be read. A writer that got `StoreUnknown` writes the same again until it is
+decided: every write here is idempotent for the same key and content.
 
 The dispatcher knows this interface only; every back end passes one conformance suite
 (tests/storage/conformance.py). Reads return rows in order of their keys.
@@ -19,14 +19,18 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
-from pushlane_storage.catalog import Catalog
 from pushlane_storage.message import Message
 from pushlane_storage.note import Note
 from pushlane_storage.ownership import Ownership
+from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Outline, Seal
 from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from pushlane_storage.usage import Usage, UsageKey
+
+Outcome = Callable[[Exception | None], None]
+"""Called once, in the trio loop: the write is durable, or what was answered instead. Never from
+inside the call that began the write."""
 
 
 class StoreError(Exception):
@@ -71,11 +75,6 @@ class QueueMissing(StoreRefused):
 
 class VersionConflict(StoreRefused):
     """The queue's row has another version than the caller thought."""
-
-
-Outcome = Callable[[Exception | None], None]
-"""Called once, in the trio loop: the write is durable, or what was answered instead. Never from
-inside the call that began the write."""
 
 
 class Due(NamedTuple):
@@ -156,6 +155,39 @@ class Store(Protocol):
 
     async def due(self, shard: ShardKey, start: int, end: int, limit: int) -> list[Due]:
         """The schedule index: start <= due < end, the earliest first."""
+        ...
+
+
+class Catalog(Protocol):
+    """The rows of queues, changed by compare-and-set only."""
+
+    async def create(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        """A new row with a fresh id and version 1, or `QueueExists`."""
+        ...
+
+    async def read(self, tenant: str, name: str) -> QueueRow | None: ...
+
+    async def list(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
+        """Rows with names greater than `after`, by name."""
+        ...
+
+    async def update(self, row: QueueRow, config: QueueConfig) -> QueueRow:
+        """Replace the configuration if id and version still are the row's.
+
+        Also that of a queue that is being deleted: its shards go from the last to the first.
+        """
+        ...
+
+    async def mark_deleting(self, row: QueueRow) -> QueueRow:
+        """The first step of deletion; from here on the name takes no publish.
+
+        Where others may own slots of the queue they find its shards among what is due. Safe to
+        repeat.
+        """
+        ...
+
+    async def remove(self, row: QueueRow) -> None:
+        """The last step: the row and all that its shards stored. Safe to repeat."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -11,8 +12,37 @@ from urllib.parse import urlsplit
 
 from pushlane import testing
 from tests.behaviour.javascript import JavaScriptShell
-from tests.behaviour.replicated import replicated_server
 from tests.behaviour.shells import AsyncioShell, Shell
+from tests.services import service
+
+BEAT_MS = 200
+JUDGE_MS = 1_000
+"""A server that was killed is missed for this long. None that lives is ever judged here: whoever
+wants its slots is started after its end."""
+ADOPT_MS = 1_000
+"""What was only prefetched waits for this long after a crash."""
+START_S = 60.0
+"""How long such a server may take to start, or to stop."""
+PATIENCE_S = 25.0
+"""What should happen soon may take this long, on a busy machine. It is less than a lease: when that
+ends a message comes anyway, whatever should have brought it before."""
+
+
+def replicated_server(name: str) -> testing.server:
+    """A server on the run's Cassandra and Redis, with a keyspace to itself, which is used again by
+    the next one of this name."""
+    return testing.server(
+        store=service("cassandra").cassandra_url(f"behaviour_{os.getpid()}_{name}"),
+        arguments=[
+            *("--leases", service("redis").redis_url),
+            *("--set", f"cassandra.beat_ms={BEAT_MS}"),
+            *("--set", f"cassandra.judge_ms={JUDGE_MS}"),
+            *("--set", f"shard.adopt_ms={ADOPT_MS}"),
+        ],
+        start_s=START_S,
+        stop_s=START_S,
+    )
+
 
 MakeServer = Callable[[str], testing.server]
 """Servers of a process that run at the same time have different names."""
@@ -30,10 +60,6 @@ STORES: dict[str, MakeServer] = {
     "sqlite": lambda _: testing.server(store="sqlite"),
     "cassandra": replicated_server,
 }
-
-PATIENCE_S = 25.0
-"""What should happen soon may take this long, on a busy machine. It is less than a lease: when that
-ends a message comes anyway, whatever should have brought it before."""
 
 
 class World:

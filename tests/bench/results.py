@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bench.gateway.machine import Shape
-from bench.gateway.numbers import Numbers
-from bench.gateway.result import Machine, Measured, Own, Result
+from bench.gateway.result import Machine, Measured, Numbers, Own, Result
 from bench.gateway.systems import SYSTEMS
 
 LABELS = {each.name: each.label for each in SYSTEMS}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bench.gateway.judge import judge
-from bench.gateway.numbers import Numbers
-from bench.gateway.result import Check, Measured, Own, Result
+from bench.gateway.result import Check, Measured, Numbers, Own, Result
 from tests.bench.results import flow, made, paced
 
 

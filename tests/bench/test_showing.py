@@ -8,10 +8,8 @@ import msgspec
 import pytest
 
 from bench.gateway.judge import judge
-from bench.gateway.page import BEGIN, END, comparison, update
-from bench.gateway.plot import plot
 from bench.gateway.result import Result
-from bench.gateway.table import text
+from bench.gateway.showing import BEGIN, END, comparison, plot, text, update
 from tests.bench.results import made
 from tests.repo import ROOT
 

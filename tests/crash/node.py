@@ -28,7 +28,7 @@ class Node:
 
     def __init__(
         self, folder: Path, plant: str = "", *, backing: Sequence[str] = (), name: str = "server",
-        planted: str = "tests.crash.planted",
+        planted: str = "tests.crash.plants",
     ) -> None:  # fmt: skip
         """`backing`: the arguments that say where it keeps things; without, in the folder.
 

@@ -3,10 +3,13 @@
 What a process handed to the kernel survives its death, so a missing fsync doesn't show here (the
 power-loss test finds that). These show: answers that run ahead of the write, things that a restart
 forgets, and a server that takes a receipt's word for it.
+
+`python -m tests.crash.plants PLANT serve …` is the real server with such a bug in it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,6 +17,7 @@ from typing import Any, cast
 
 import trio
 
+from pushlane.cli import main
 from pushlane.wire.errors import PushlaneError
 from pushlane_dispatcher import node
 from pushlane_dispatcher.callers.gather import Gather
@@ -22,7 +26,7 @@ from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.keys import Keys
 from pushlane_dispatcher.core.life import State
-from pushlane_gateway.http import settle
+from pushlane_gateway.http import receive
 from pushlane_storage.interface import Backend, Outcome, StoreError
 from pushlane_storage.outcome import outcome_of
 from tests.powerloss.seams import InTurn
@@ -57,10 +61,10 @@ def trusted_receipts() -> None:
         self.one_less(error)
 
     put(Gather, "__call__", done)
-    put(settle, "render_all", lambda spans: [])
+    put(receive, "render_all", lambda runs: [])
 
 
-def unkept_keys() -> None:
+def keys_out_of_order() -> None:
     """Messages of one key don't wait for each other."""
 
     def claim(self: Keys, key: str, entry: Entry) -> State:
@@ -74,7 +78,7 @@ PLANTS: dict[str, Callable[[], None]] = {
     "early-settled": early_settled,
     "forgotten-ids": forgotten_ids,
     "trusted-receipts": trusted_receipts,
-    "unkept-keys": unkept_keys,
+    "keys-out-of-order": keys_out_of_order,
 }
 
 CAUGHT: dict[str, set[str]] = {
@@ -82,7 +86,7 @@ CAUGHT: dict[str, set[str]] = {
     "early-settled": {"grant_after_ack"},
     "forgotten-ids": {"dedup", "unacked_unknown"},
     "trusted-receipts": {"stale_settle"},
-    "unkept-keys": {"key_order"},
+    "keys-out-of-order": {"key_order"},
 }
 """The rules of which at least one must say so."""
 
@@ -171,3 +175,8 @@ class Early:
             return await call()
         finally:
             done.set()
+
+
+if __name__ == "__main__":
+    PLANTS[sys.argv.pop(1)]()
+    main()

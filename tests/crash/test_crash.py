@@ -18,7 +18,7 @@ PLANS = {
     "early-settled": (3, 0),
     "forgotten-ids": (3, 0),
     "trusted-receipts": (0, 1),
-    "unkept-keys": (1, 0),
+    "keys-out-of-order": (1, 0),
 }
 """Kills and stops that show it."""
 

@@ -46,8 +46,8 @@ class Subscriber:
             if not again:
                 self.bodies += [message.body for message in run.messages]
 
-    def lost(self, spans: list[ReceiptRun]) -> None:
-        self.gone += spans
+    def lost(self, receipts: list[ReceiptRun]) -> None:
+        self.gone += receipts
 
     def quiet(self) -> None:
         self.quiets += 1
@@ -66,23 +66,25 @@ class Subscriber:
         if feed is not None:
             self.feed = feed
 
-    async def settle(self, act: Act, *spans: ReceiptRun) -> Gather:
+    async def settle(self, act: Act, *receipts: ReceiptRun) -> Gather:
         waiter: Waiter[Gather] = Waiter()
-        self.feed.settle(act, list(spans), waiter)
+        self.feed.settle(act, list(receipts), waiter)
         return await waiter.wait()
 
-    async def ack(self, *spans: ReceiptRun) -> Gather:
-        return await self.settle(ACK, *spans)
+    async def ack(self, *receipts: ReceiptRun) -> Gather:
+        return await self.settle(ACK, *receipts)
 
 
 def door_of(dispatcher: Dispatcher) -> Door:
     return dispatcher.door(Caller(TENANT), unforeseen)
 
 
-async def settle(dispatcher: Dispatcher, act: Act, *spans: ReceiptRun, queue: str = "q") -> Gather:
+async def settle(
+    dispatcher: Dispatcher, act: Act, *receipts: ReceiptRun, queue: str = "q"
+) -> Gather:
     """As who only has receipts."""
     waiter: Waiter[Gather] = Waiter()
-    door_of(dispatcher).settle(queue, act, list(spans), waiter)
+    door_of(dispatcher).settle(queue, act, list(receipts), waiter)
     return await waiter.wait()
 
 

@@ -39,15 +39,15 @@ async def test_who_resumed_goes_on() -> None:
         it = await subscribe(r.dispatcher, credit=30)
         await r.queue.publish([message(b"%d" % n) for n in range(30)])
         await blocked()
-        for spans in (it.receipts[:10], it.receipts[10:20]):
+        for receipts in (it.receipts[:10], it.receipts[10:20]):
             it.feed.detach(30_000)
-            refused = await it.ack(*spans)
-            assert refused.lost == spans, "nobody settles between a drop and a resume"
+            refused = await it.ack(*receipts)
+            assert refused.lost == receipts, "nobody settles between a drop and a resume"
             lost: list[list[ReceiptRun]] = []
             it.feed.resume(it.receipts, (), lost.append)
             assert lost == [[]]
-            assert (await it.ack(*spans)).lost == []
-            it.receipts = [span for span in it.receipts if span not in spans]
+            assert (await it.ack(*receipts)).lost == []
+            it.receipts = [one for one in it.receipts if one not in receipts]
 
 
 # What it says

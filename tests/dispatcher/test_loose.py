@@ -13,10 +13,10 @@ from tests.dispatcher.rig import blocked, message, rig
 from tests.dispatcher.subscriber import settle, subscribe
 
 
-def at_once(runners: Runners, *spans: ReceiptRun) -> Gather:
+def at_once(runners: Runners, *receipts: ReceiptRun) -> Gather:
     told: list[Gather] = []
     gather = Gather(1, told.append)
-    settle_loose(runners, ACK, list(spans), gather, silently=True)
+    settle_loose(runners, ACK, list(receipts), gather, silently=True)
     gather.one_less()
     assert told == [gather]
     return gather
@@ -32,8 +32,8 @@ async def test_each_shard_settles_its_own(older: bool, monkeypatch: pytest.Monke
             await runner.publish([message()] * 3)
         await blocked()
         assert len(it.receipts) == 9
-        assert len({span[0] for span in it.receipts}) == 3
-        assert all("~" in span[0] for span in it.receipts) is not older
+        assert len({receipt[0] for receipt in it.receipts}) == 3
+        assert all("~" in receipt[0] for receipt in it.receipts) is not older
         assert (await settle(r.dispatcher, ACK, *it.receipts)).lost == []
         it.feed.unsubscribe()
         again = await settle(r.dispatcher, ACK, *it.receipts)
@@ -42,18 +42,18 @@ async def test_each_shard_settles_its_own(older: bool, monkeypatch: pytest.Monke
 
 async def test_what_nobody_knows_is_lost() -> None:
     async with rig(shards=2) as r:
-        spans = [("nobody", 1, 2), ("nobody~7", 1, 1), ("nobody~1", 4, 5)]
-        assert sorted(at_once(r.queue.runners, *spans).lost) == sorted(spans)
+        receipts = [("nobody", 1, 2), ("nobody~7", 1, 1), ("nobody~1", 4, 5)]
+        assert sorted(at_once(r.queue.runners, *receipts).lost) == sorted(receipts)
 
 
 async def test_of_a_shard_that_is_down() -> None:
     async with rig(shards=2) as r:
         gone = r.queue.runners[1]
         await gone.close()
-        spans = [("p~0", 1, 1), ("p~1", 1, 1)]
-        assert sorted(at_once([r.queue.runners[0], None], *spans).lost) == spans
-        found = at_once([r.queue.runners[0], gone], *spans)
-        assert found.lost == spans[:1]
+        receipts = [("p~0", 1, 1), ("p~1", 1, 1)]
+        assert sorted(at_once([r.queue.runners[0], None], *receipts).lost) == receipts
+        found = at_once([r.queue.runners[0], gone], *receipts)
+        assert found.lost == receipts[:1]
         assert found.error is not None
         assert found.error.code == "unavailable"
 

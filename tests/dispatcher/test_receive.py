@@ -206,9 +206,9 @@ async def test_a_session_may_settle_them_too() -> None:
         (taken,) = found.take(LARGE, size_of)
         found.begin()
         session = await subscribe(r.dispatcher)
-        span = taken.prefix, taken.n, taken.n
-        assert (await session.ack(span)).lost == []
-        assert (await session.ack(span)).duplicate == [span]
+        receipt = taken.prefix, taken.n, taken.n
+        assert (await session.ack(receipt)).lost == []
+        assert (await session.ack(receipt)).duplicate == [receipt]
         assert r.queue.stats().subscriptions == 3
 
 

@@ -1,10 +1,11 @@
-"""The clerk: what is written when, what a failing store costs, and the bounds."""
+"""The usage writer: what is written when, what a failing store costs, and the bounds."""
 
 from __future__ import annotations
 
 import trio
 
 from pushlane_dispatcher.settings import Settings
+from pushlane_dispatcher.usage.writer import Presence
 from pushlane_storage.interface import Backend, StoreUnknown
 from pushlane_storage.usage import BILLING, Usage, UsageKey, merge
 from tests.dispatcher.rig import (
@@ -188,3 +189,17 @@ async def test_a_later_bill_counts_whatever_the_clock_says() -> None:
             found = await store.usage.find(key)
             assert found is not None
             assert found.counters == {"billing.day.total": cost}
+
+
+def test_the_time_of_all_connections_of_a_tenant_adds_up() -> None:
+    presence = Presence()
+    presence.came("a", 1_000)
+    presence.came("a", 1_500)
+    presence.came("b", 1_500)
+    assert dict(presence.take(2_000)) == {"a": 1_500, "b": 500}
+    presence.left("b", 2_100)
+    presence.left("a", 2_500)
+    assert dict(presence.take(3_000)) == {"a": 1_500, "b": 100}
+    presence.left("a", 3_000)
+    assert dict(presence.take(4_000)) == {}
+    assert presence._tenants == {}

@@ -14,7 +14,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pushlane_leases.interface import LeaseCache, LeaseRun, ReceiptRun, StaleEpoch
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_leases.interface import LeaseCache, LeaseRun, StaleEpoch
 from tests.leases.backends import BACKENDS, Backend, Factory
 from tests.leases.samples import NOW, Receipt, by_receipt, run, unique
 from tests.portal import Portal

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from pushlane_leases.interface import LeaseCache, LeaseCacheError, StaleEpoch
 from pushlane_leases.memory import (
     Expiring,
-    Forgotten,
     LeaseLimits,
     LeaseTable,
     MemoryLeases,
@@ -78,9 +77,7 @@ class TestLimits:
         for n in range(1, 17):
             shard = "s" if n % 2 else "t"
             table.grant(shard, 1, [run(10 * n, 5, prefix=f"p{n}", deadline=NOW + 1_000 - n)])
-        assert table.forgotten.runs == 0
         table.grant("s", 1, [run(1, deadline=NOW + 2_000)])
-        assert table.forgotten == Forgotten(0, 3, 0)
         assert {n // 10 for n in out(table)} == {0, 1, 3, 5, 7, 9, 11, 13}
         assert {n // 10 for n in out(table, "t")} == {2, 4, 6, 8, 10, 12}
 
@@ -89,7 +86,6 @@ class TestLimits:
         table.grant("s", 1, [run(1, 99)])
         for n in range(10, 50, 10):
             table.release("s", 1, [("p", n, n)])
-        assert table.forgotten.runs == 1
         assert len(table.claim("s", 1, NOW)) == 4
 
     def test_what_is_released_or_expired_makes_room(self) -> None:
@@ -102,7 +98,6 @@ class TestLimits:
             assert table.claim("s", 1, time + 10) == []
         table.grant("s", 1, [run(1), run(3)])
         assert out(table) == [1, 3]
-        assert table.forgotten == Forgotten(0, 0, 0)
 
     def test_the_shard_claimed_longest_ago_goes(self) -> None:
         table = LeaseTable(LeaseLimits(shards=2, runs=2))
@@ -110,7 +105,6 @@ class TestLimits:
         table.grant("b", 5, [run(1)])
         table.claim("a", 5, NOW)
         table.grant("c", 5, [run(1)])
-        assert table.forgotten == Forgotten(1, 0, 0)
         assert len(table.claim("a", 5, NOW)) == 1
         assert len(table.claim("c", 5, NOW)) == 1
         assert table.claim("b", 1, NOW) == []  # its epoch is forgotten, too
@@ -119,7 +113,6 @@ class TestLimits:
         table = LeaseTable(LeaseLimits(marks=8))
         table.remember("s", 1, [(str(n), b"id") for n in range(8)], 1_000, NOW)
         table.remember("t", 1, [("0", b"id")], 500, NOW)
-        assert table.forgotten.marks == 2
         assert table.recall("t", ["0"], NOW) == {}
         assert len(table.recall("s", [str(n) for n in range(8)], NOW)) == 7
 
@@ -168,17 +161,16 @@ def test_the_soonest_to_expire_go_first() -> None:
     kept: Expiring[int, int] = Expiring(16)
     for key in (3, 0, 1, 2, *range(4, 16)):
         kept.put([key], [key], until=1_000 + key)
-    assert (len(kept), kept.forgotten) == (16, 0)
+    assert len(kept) == 16
     kept.put([16], [16], until=5_000)
     assert [key for key in range(17) if kept.get(key, 0) is None] == [0, 1, 2]
-    assert (len(kept), kept.forgotten) == (14, 3)
+    assert len(kept) == 14
 
 
 def test_a_batch_larger_than_the_limit() -> None:
     kept: Expiring[int, int] = Expiring(8)
     kept.put(range(100), range(100), until=10)
     assert len(kept) == 7
-    assert kept.forgotten == 93
 
 
 @given(st.integers(1, 9), st.lists(st.tuples(keys, st.integers(0, 50)), max_size=40))

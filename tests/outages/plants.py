@@ -1,15 +1,20 @@
-"""Planted bugs: a campaign must find each of them, or it would not find the real ones."""
+"""Planted bugs: a campaign must find each of them, or it would not find the real ones.
+
+`python -m tests.outages.plants PLANT serve …` is the real server with such a bug in it.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
+from pushlane.cli import main
 from pushlane_dispatcher.core import opening
 from pushlane_dispatcher.core.opening import Opening
-from pushlane_storage.cassandra.fence import Fence
+from pushlane_storage.cassandra.node import Fence
 from pushlane_storage.seal import ShardRows
 from tests.crash.plants import early_published, forgotten_ids, put
 
@@ -52,3 +57,8 @@ PLANTS: dict[str, Plant] = {
     "forgotten-ids": Plant(forgotten_ids, KILL, {"dedup", "unacked_unknown"}),
     "early-published": Plant(early_published, KILL, LOST),
 }
+
+
+if __name__ == "__main__":
+    PLANTS[sys.argv.pop(1)].sow()
+    main()

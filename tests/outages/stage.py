@@ -59,7 +59,7 @@ class Stage:
         name = f"gateway-{next(self._names)}"
         gateway = Node(
             self._folder, self._plant, backing=self._backing, name=name,
-            planted="tests.outages.planted",
+            planted="tests.outages.plants",
         )  # fmt: skip
         self._gateways.append(gateway)
         return gateway

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.catalog import Catalog
+from pushlane_storage.interface import Catalog
 from pushlane_storage.note import DueShard
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueConfig, QueueRow

@@ -11,7 +11,15 @@ from pyspark.sql import SparkSession
 
 from pushlane_spark import running
 from pushlane_spark.errors import PublishFailed, SparkMissing, StoreUnreadable
-from pushlane_spark.running import LOCAL, SparkOptions, finish, pairs, progress_bar, run_job
+from pushlane_spark.running import (
+    LOCAL,
+    SparkOptions,
+    finish,
+    pairs,
+    progress_bar,
+    run_job,
+    steps_shown,
+)
 
 
 def ended(fault: Any, capsys: pytest.CaptureFixture[str]) -> tuple[object, str]:
@@ -101,3 +109,13 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     with progress_bar("replaying") as tell:
         tell(3, 10)
     assert log.getvalue() == ""
+
+
+def test_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for file, shown in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stderr", file)
+        with steps_shown() as at:
+            for step in ("looked", "cleaned up", "dropped"):
+                at(step)
+        assert ("dropped, 1 groups archived" in file.getvalue()) == shown

@@ -9,8 +9,15 @@ import trio
 import trio.testing
 
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey, ShardKey
-from pushlane_storage.catalog import Catalog
-from pushlane_storage.interface import Backend, Fenced, Store, StoreError, StoreRefused, UsageStore
+from pushlane_storage.interface import (
+    Backend,
+    Catalog,
+    Fenced,
+    Store,
+    StoreError,
+    StoreRefused,
+    UsageStore,
+)
 from pushlane_storage.memory import MemoryStore, MemoryTables
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueConfig

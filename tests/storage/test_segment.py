@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pushlane_storage.bucket import BucketKey
-from pushlane_storage.message import Message, size_of
+from pushlane_storage.message import Dead, Message, size_of
 from pushlane_storage.segment import (
     FORMAT,
     DamagedSegment,
@@ -25,7 +26,33 @@ from pushlane_storage.segment import (
     unpack_head,
 )
 from tests.storage.samples import FULL_MESSAGE, message
-from tests.storage.strategies import BUCKET, segments
+
+texts = st.text(max_size=12)
+times = st.integers(0, 1 << 45)
+maybe_text = st.none() | texts
+deads = st.builds(Dead, texts, texts, texts, st.integers(0, 100), maybe_text, times)
+messages = st.builds(
+    Message,
+    body=st.binary(max_size=40),
+    published_at=times,
+    is_data=st.booleans(),
+    key=maybe_text,
+    headers=st.none() | st.dictionaries(texts, texts, max_size=3),
+    dedup=maybe_text,
+    producer=maybe_text,
+    producer_seq=st.integers(0, (1 << 53) - 1),
+    not_before=times,
+    expires_at=times,
+    event_at=st.none() | times,
+    dead=st.none() | deads,
+)
+BUCKET = BucketKey(4, 3, 1_700_000_000_000)
+segments = st.builds(
+    Segment,
+    st.just(BUCKET),
+    st.integers(3 << 40, 4 << 40),
+    st.lists(messages, min_size=1, max_size=4),
+)
 
 SAMPLE = Segment(BUCKET, 3 << 40 | 7, [FULL_MESSAGE, message(1), message(2, dedup="d")])
 NUMBERS = {"first": 63, "count": 32, "size": 63, "last_at": 63, "format": 16, "checksum": 32}

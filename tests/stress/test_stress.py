@@ -11,7 +11,7 @@ from tests.stress.campaign import Campaign
 CAUGHT = {
     "early-settled": {"after_ack"},
     "trusted-receipts": {"stale_ack"},
-    "unkept-keys": {"key_order"},
+    "keys-out-of-order": {"key_order"},
 }
 SECONDS = 90
 TRIES = 2

@@ -40,17 +40,6 @@ def test_server_frames_round_trip(codec: Codec, frame: ServerFrame) -> None:
     assert codec.decode_server(codec.encode(frame)) == frame
 
 
-@given(st.lists(client_frames, max_size=3), st.integers(0, 8))
-def test_frames_are_gathered_in_one_buffer(some: list[ClientFrame], room: int) -> None:
-    for codec in (JSON, MSGPACK):
-        buffer = bytearray(room)
-        for frame in some:
-            codec.encode_into(frame, buffer)
-        assert buffer == bytes(room) + b"".join(map(codec.encode, some))
-        codec.encode_into(frames.Beat(1), buffer, room)
-        assert buffer == bytes(room) + codec.encode(frames.Beat(1)), "the rest is cut off"
-
-
 @BOTH
 @given(raw=bodies)
 def test_bodies_come_through_byte_for_byte(codec: Codec, raw: bytes) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pushlane.wire.limits import DEFAULT_LANE, DEFAULTS, LIMITS, Limits, from_wire
+from pushlane.wire.limits import DEFAULT_LANE, DEFAULTS, LIMITS, Limits, limits_from_wire
 
 # Section 10 of the design, and the limits that were chosen since.
 EXPECTED = {
@@ -92,7 +92,6 @@ def test_welcome_shows_all_but_three() -> None:
 
 
 def test_clients_take_defaults_for_what_they_are_not_told() -> None:
-    known = from_wire({"batch": 17, "from_the_future": 1})
-    assert known["batch"] == 17
-    assert known["credit"] == 10_000
-    assert known["from_the_future"] == 1
+    known = limits_from_wire({"batch": 17, "from_the_future": 1})
+    assert (known.batch, known.credit) == (17, 10_000)
+    assert limits_from_wire({"batch": 0}) == DEFAULTS

@@ -1,3 +1,5 @@
+"""Receipts as strings, one or a run of them: never longer than the protocol allows."""
+
 from __future__ import annotations
 
 import pytest
@@ -6,12 +8,12 @@ from hypothesis import strategies as st
 
 from pushlane.wire.errors import BadRequest
 from pushlane.wire.limits import MAX_INT
-from pushlane.wire.receipts import compress, parse, parse_all, render
+from pushlane.wire.receipts import compress, count, parse, parse_all, render, render_all
 from tests.wire.strategies import prefixes
 
 
 @pytest.mark.parametrize(
-    ("receipt", "span"),
+    ("receipt", "run"),
     [
         ("p.1", ("p", 1, 1)),
         ("p.7-9", ("p", 7, 9)),
@@ -23,8 +25,8 @@ from tests.wire.strategies import prefixes
         ("x" * 126 + ".1", ("x" * 126, 1, 1)),
     ],
 )
-def test_receipts_are_read(receipt: str, span: tuple[str, int, int]) -> None:
-    assert parse(receipt) == span
+def test_receipts_are_read(receipt: str, run: tuple[str, int, int]) -> None:
+    assert parse(receipt) == run
 
 
 @pytest.mark.parametrize(
@@ -103,8 +105,8 @@ def test_rendering_too_long_a_prefix_is_our_bug() -> None:
 @given(prefixes, st.sets(st.integers(1, 60)))
 def test_compressing_keeps_the_numbers_in_the_fewest_runs(prefix: str, numbers: set[int]) -> None:
     runs = compress(prefix, sorted(numbers))
-    spans = [parse(run) for run in runs]
-    assert [n for _, lo, hi in spans for n in range(lo, hi + 1)] == sorted(numbers)
+    read = [parse(run) for run in runs]
+    assert [n for _, lo, hi in read for n in range(lo, hi + 1)] == sorted(numbers)
     assert len(runs) == sum(n - 1 not in numbers for n in numbers)
 
 
@@ -134,3 +136,17 @@ def test_a_request_names_receipts_up_to_the_limit() -> None:
 def test_a_request_names_at_least_one_receipt() -> None:
     with pytest.raises(BadRequest, match="receipts is empty"):
         parse_all([])
+
+
+def test_runs_are_split_at_their_limit() -> None:
+    assert render_all([("p", 1, 1), ("q", 2, 5)]) == ["p.1", "q.2-5"]
+    assert render_all([("p", 1, 25_000)]) == ["p.1-10000", "p.10001-20000", "p.20001-25000"]
+    assert count([("p", 1, 1), ("q", 2, 5)]) == 5
+
+
+@given(st.lists(st.tuples(st.just("p"), st.integers(1, 10**6), st.integers(0, 30_000))))
+def test_runs_of_any_length_are_read_back(starts: list[tuple[str, int, int]]) -> None:
+    runs = [(prefix, low, low + more) for prefix, low, more in starts]
+    read = [parse(text) for text in render_all(runs)]
+    numbers = [n for _, low, high in read for n in range(low, high + 1)]
+    assert numbers == [n for _, low, high in runs for n in range(low, high + 1)]

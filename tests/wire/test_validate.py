@@ -227,12 +227,12 @@ def test_credit() -> None:
 
 
 def test_receipts_come_back_parsed() -> None:
-    spans = [("p", 1, 3), ("q", 9, 9)]
+    runs = [("p", 1, 3), ("q", 9, 9)]
     receipts = ["p.1-3", "q.9"]
-    assert check_receipts(frames.Start(1, receipts)) == spans
-    assert check_receipts(frames.Ack(1, receipts)) == spans
-    assert check_nack(frames.Nack(1, receipts)) == spans
-    assert check_extend(frames.Extend(1, receipts, 1000)) == spans
+    assert check_receipts(frames.Start(1, receipts)) == runs
+    assert check_receipts(frames.Ack(1, receipts)) == runs
+    assert check_nack(frames.Nack(1, receipts)) == runs
+    assert check_extend(frames.Extend(1, receipts, 1000)) == runs
 
 
 @pytest.mark.parametrize("receipts", [[], ["p"], ["p.1-10000", "p.1"]])

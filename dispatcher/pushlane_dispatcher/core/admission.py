@@ -35,7 +35,7 @@ class Admission:
         self._seeking = seeking
 
     def plain(self, lane: Lane, first: int, messages: list[Message], size: int, now: int) -> None:
-        """The same as `mixed` for messages that need no closer look."""
+        """Enter stored messages that are all ready. `mixed` enters what needs a closer look."""
         lane.cursor = first + len(messages)
         ready = State.READY
         entries = [

@@ -3,6 +3,11 @@
 There is room for so many. A message that is in flight, or must wait, may give its body up, and it
 is read again when it is needed. A higher lane always finds room: what lower lanes have ready gives
 up its bodies for it, the last ones first.
+
+Each shard has a window of its own, which is large, so that a busy queue is fast; and a server may
+have thousands open. So all of them share a budget. A half of it is for whoever comes first, and the
+other half is dealt out evenly: once the first is spent, a shard keeps only its own part. That is
+enough to go on with, one read of the store after the other.
 """
 
 from __future__ import annotations
@@ -12,18 +17,41 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.core.budget import Budget
 from pushlane_dispatcher.core.effects import Effect, Fetch
 from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
 from pushlane_dispatcher.core.life import IN_FLIGHT, WAITING, State
 from pushlane_storage.message import Message, size_of
 
+EVERYTHING = 1 << 62
 FETCHES = 4
 """Reads of single messages under way at once."""
-
 YIELD = 100
 """Messages of a lower lane that make room at once."""
+
+
+class Budget:
+    """How many bytes of bodies all windows of a server keep in memory together."""
+
+    __slots__ = ("free", "least", "refused", "squeezes", "used")
+
+    def __init__(self, most_bytes: int = EVERYTHING, shards: int = 1, window: int = 0) -> None:
+        """For so many shards, each with a window of so many bytes."""
+        enough = window * shards <= most_bytes
+        self.free = most_bytes if enough else most_bytes // 2
+        """What is for whoever comes first."""
+        self.least = max(1, most_bytes // 2 // shards)
+        """What a shard may always keep."""
+        self.used = 0
+        self.refused: set[object] = set()
+        """Whose window wanted to have more than its part since somebody last looked."""
+        self.squeezes = 0
+        """How often a shard had to give bodies up."""
+
+    @property
+    def spent(self) -> bool:
+        """Each shard has its own part only."""
+        return self.used >= self.free
 
 
 class Bodies:
@@ -159,7 +187,7 @@ class Bodies:
             self.count(-1, -entry.size)
 
     def thin_all(self, entries: Iterable[Entry]) -> None:
-        """The same for messages that all have their body."""
+        """Let go of the bodies of messages that all have theirs."""
         messages = size = 0
         for entry in entries:
             entry.message = None

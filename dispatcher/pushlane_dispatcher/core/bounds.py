@@ -24,7 +24,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     in their turn: slower for their keys, with no effect on others. Also the ready messages that
     may wait for their bodies before more of the schedule index is read."""
     key_positions: int = 1_000
-    """The same for one key: it costs a read of the store each time they are used up."""
+    """Blocked messages of one key that are kept in memory. It costs a read of the store each time
+    they are used up."""
     delayed: int = 20_000
     """Delayed messages in memory. Beyond it the later half is left to the schedule index."""
     retrying: int = 1_000_000

@@ -1,7 +1,7 @@
 """A message's life: every state, every event, every transition, in this one table.
 
 A pair that is not in the table can't happen: meeting it is our bug and ends in a KeyError. The
-diagram in docs/architecture.md is made from here (tools/life_diagram.py).
+diagram in docs/architecture.md is made from here (tools/generated.py).
 
 States in which something is being written (SETTLING, VOIDING, LEAVING, MOVED, ENDING) exist
 because nothing counts before it is durable: an acked message is not forgotten, and a returned
@@ -155,17 +155,13 @@ class Life:
             counts[source] -= 1
             counts[target] += 1
 
-    def waiting(self) -> int:
-        counts = self.counts
-        return counts[State.DELAYED] + counts[State.RETRYING] + counts[State.BLOCKED]
-
     def going(self) -> int:
         """Messages that are as good as gone: they don't count against the queue's limits."""
         counts = self.counts
         return counts[_SETTLING] + counts[_MOVED] + counts[_ENDING]
 
     def leaving(self) -> int:
-        """The same, and those on their way to another queue."""
+        """Messages that are as good as gone, or on their way to another queue."""
         return self.going() + self.counts[State.LEAVING]
 
     def departing(self) -> int:

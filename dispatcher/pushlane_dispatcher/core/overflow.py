@@ -111,7 +111,7 @@ class Overflow:
 
     @property
     def used_bytes(self) -> int:
-        """The same in bytes; what is about to go counts for the average."""
+        """Bytes that count. Messages that are about to go are taken to be of average size."""
         return self.bytes - self._average(self._going) + self._journal.pending_size
 
     @property

@@ -41,10 +41,6 @@ class Places:
         self.taken = 0
         self._by: Counter[str] = Counter()
 
-    def of(self, who: str) -> int:
-        """How many somebody has."""
-        return self._by[who]
-
     @property
     def is_full(self) -> bool:
         """There are none left for anybody."""

@@ -26,7 +26,7 @@ from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.core.account import Account
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS, Bounds
-from pushlane_dispatcher.core.cancelling import cancel
+from pushlane_dispatcher.core.by_request import cancel, redrive
 from pushlane_dispatcher.core.consumers import Consumers
 from pushlane_dispatcher.core.dedup import Dedup
 from pushlane_dispatcher.core.departures import Departures
@@ -69,7 +69,6 @@ from pushlane_dispatcher.core.notes import Notes
 from pushlane_dispatcher.core.overflow import Overflow
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.core.recovered import Recovered, restore
-from pushlane_dispatcher.core.redriving import redrive
 from pushlane_dispatcher.core.retention import Retention
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.verdicts import Verdicts
@@ -330,7 +329,7 @@ class Shard:
     def settle_lost(
         self, prefix: str, receipts: Iterable[ReceiptRun], ticket: SettleTicket, now: int
     ) -> None:
-        """The same where no subscription has this prefix (any more)."""
+        """Answer for receipts with a prefix that no subscription has (any more)."""
         self.consumers.settle_lost(prefix, receipts, ticket, now)
         self._answer(ticket)
 

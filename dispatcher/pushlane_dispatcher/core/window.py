@@ -208,7 +208,7 @@ class Window:
         return entry
 
     def enter_delayed(self, lane: Lane, bucket: LiveBucket, seq: int, due: int, now: int) -> Entry:
-        """The same for one that is delayed, wherever it stands."""
+        """A delayed message comes in as a bare position, wherever it stands."""
         if seq < lane.cursor:
             self.admission.recall(bucket, far=True)
         entry = Entry(seq, lane, None, MESSAGE_OVERHEAD, State.DELAYED, now, not_before=due)

@@ -87,7 +87,7 @@ class OpenQueue:
         answer: Callable[[Publication], None],
         lanes: Sequence[int] | None = None,
     ) -> None:
-        """The same without waiting: for those who watch `congested` themselves.
+        """`publish` without waiting: for those who watch `congested` themselves.
 
         When all its shards have stopped, the answer comes before this returns.
         """

@@ -50,9 +50,8 @@ from pushlane_dispatcher.core.effects import (
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.queues.transfers import Errors, Send
 from pushlane_dispatcher.recording.notes import Notes
-from pushlane_dispatcher.shard.confirmer import Confirmer, Unstored
+from pushlane_dispatcher.shard.asking import Confirmer, Reader, Unstored
 from pushlane_dispatcher.shard.mark_cache import MarkCache
-from pushlane_dispatcher.shard.reader import Reader
 from pushlane_dispatcher.shard.repeat import Undecided, never, until_decided, until_done
 from pushlane_dispatcher.shard.sender import Sender, hand_over
 from pushlane_dispatcher.shard.stop import Stop
@@ -193,7 +192,7 @@ class Engine:
             self._woken = True
 
     def begin(self) -> None:
-        """The same at once, when nothing is under way: then there is no company to wait for."""
+        """See to them at once when nothing is under way: then there is no company to wait for."""
         if self._parked and not self._pumping:
             self.pump()
         else:
@@ -529,7 +528,7 @@ class Engine:
 
     @property
     def unused(self) -> bool:
-        """The same of a shard whose last messages can't leave, as no queue takes them."""
+        """Nobody uses it. Messages may be left that can't leave, as no queue takes them."""
         return (
             self.quiet
             and not self.shard.consumers.subscriptions

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import trio
 
+from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.settings import Settings
 from pushlane_leases.interface import (
@@ -23,7 +24,6 @@ from pushlane_leases.interface import (
     LeaseCacheError,
     LeaseRun,
     NotNow,
-    ReceiptRun,
     StaleEpoch,
 )
 from pushlane_storage.bucket import ShardKey

@@ -13,7 +13,7 @@ from pushlane.wire.errors import Throttled, Unavailable
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.context import Context
 from pushlane_dispatcher.core.act import START, Act
-from pushlane_dispatcher.core.budget import Budget
+from pushlane_dispatcher.core.bodies import Budget
 from pushlane_dispatcher.core.effects import PublishTicket, Resumed, SettleTicket
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.life import State

@@ -89,7 +89,7 @@ class Sender:
         self.busy = False
 
     def run_now(self, cache: InstantCache) -> None:
-        """The same with a cache that need not be waited for."""
+        """Hand over what waits, with a cache that answers at once."""
         batch, runs = self._next()
         if runs:
             cache.grant_now(self._name, self._shard.epoch, runs)

@@ -12,7 +12,7 @@ minute in which that was.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -23,7 +23,6 @@ from pushlane.wire.errors import BadRequest
 from pushlane_dispatcher.queues.queues import store_answers
 from pushlane_dispatcher.shard.opening import read_all
 from pushlane_dispatcher.usage.counters import ShardCounters, write_off
-from pushlane_dispatcher.usage.presence import Presence
 from pushlane_dispatcher.usage.report import MINUTE_MS, Report, UsagePoint
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import StoreError
@@ -39,9 +38,50 @@ DAY = 24 * 60
 """Minutes. Usage is read day by day."""
 TENANT = ""
 """In place of a queue: what is the tenant's own."""
-
 Place = tuple[str, str, int]
 """Tenant, queue, minute."""
+
+
+class _Present:
+    """The connections of one tenant."""
+
+    __slots__ = ("count", "ms", "since")
+
+    def __init__(self, since: int) -> None:
+        self.count = 0
+        self.ms = 0
+        self.since = since
+
+    def advance(self, now: int) -> None:
+        self.ms += self.count * (now - self.since)
+        self.since = now
+
+
+class Presence:
+    """Who is connected, and for how long all of them together were, tenant by tenant."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[str, _Present] = {}
+
+    def came(self, tenant: str, now: int) -> None:
+        present = self._tenants.setdefault(tenant, _Present(now))
+        present.advance(now)
+        present.count += 1
+
+    def left(self, tenant: str, now: int) -> None:
+        present = self._tenants[tenant]
+        present.advance(now)
+        present.count -= 1
+
+    def take(self, now: int) -> Iterator[tuple[str, int]]:
+        """Milliseconds since the last time, of those who had any."""
+        for tenant, present in list(self._tenants.items()):
+            present.advance(now)
+            if present.ms:
+                yield tenant, present.ms
+                present.ms = 0
+            if not present.count:
+                del self._tenants[tenant]
 
 
 class UsageWriter:

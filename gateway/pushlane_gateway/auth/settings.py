@@ -43,6 +43,6 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Log lines about failed logins in a minute. All are counted in a metric, and the next line
     says how many were left out."""
     refused_origins: Annotated[int, Meta(ge=0, le=1_000_000)] = 10
-    """The same for web pages whose Origin is not allowed."""
+    """Log lines in a minute about web pages whose Origin is not allowed. All are counted."""
     reload_ms: Annotated[int, Meta(ge=100, le=10 * MINUTE)] = 2 * SECOND
     """How often the file of keys is looked at: how long a revoked key still works at most."""

@@ -101,11 +101,11 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     dispatcher: Settings = Settings()
     """How long the dispatcher waits and how much it keeps."""
     shard: Bounds = Bounds()
-    """The same for one shard of a queue."""
+    """How much one shard of a queue keeps, and when."""
     sqlite: SqliteLimits = SqliteLimits()
-    """The same for the embedded store."""
+    """How long the embedded store waits and how much it keeps."""
     cassandra: CassandraLimits = CassandraLimits()
-    """The same for the replicated store."""
+    """How long the replicated store waits and how much it keeps."""
     history: HistorySettings = HistorySettings()
     """What is recorded for the audit."""
 

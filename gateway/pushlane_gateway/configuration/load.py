@@ -52,7 +52,7 @@ def load_with_sources(
     settings: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Configuration, Sources]:
-    """The same, and where each value came from."""
+    """`load`, and where each value came from."""
     environment = os.environ if environment is None else environment
     known = known_keys()
     layers, faults = [], []

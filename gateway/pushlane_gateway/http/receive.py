@@ -1,7 +1,11 @@
-"""Receiving: a long poll that ends with the first messages, with its time, or with its client.
+"""Consuming by requests alone, without a session: receive, then ack, nack and extend by receipts.
 
-The leases begin when the answer is out. Until then everything is only reserved, so that a client
-that goes away, a lost connection or a stopping server give it back without counting an attempt.
+A receive is a long poll that ends with the first messages, with its time, or with its client. The
+leases begin when the answer is out. Until then everything is only reserved, so that a client that
+goes away, a lost connection or a stopping server give it back without counting an attempt.
+
+What a receive handed out may be settled by whoever may consume the queue. Receipts of sessions are
+`lease_lost` here, unless a crash cut the session off.
 """
 
 from __future__ import annotations
@@ -14,13 +18,24 @@ from starlette.types import Receive as AsgiReceive
 from starlette.types import Scope, Send
 
 from pushlane.wire.errors import BadRequest
-from pushlane.wire.frames import DeliverMessage
-from pushlane.wire.validate import check_lease
-from pushlane_dispatcher.port import Feed, Receive, Received, Waiter
+from pushlane.wire.frames import Ack, DeliverMessage, Extend, Nack
+from pushlane.wire.receipts import ReceiptRun, count, render_all
+from pushlane.wire.validate import check_extend, check_lease, check_nack, check_receipts
+from pushlane_dispatcher.port import ACK, Act, Feed, Gather, Receive, Received, Waiter
 from pushlane_gateway.http.call import Call, Permitted
 from pushlane_gateway.http.errors import ClientGone
-from pushlane_gateway.http.objects import MessagesAnswer, ReceiveBody
+from pushlane_gateway.http.objects import (
+    AckBody,
+    ExtendBody,
+    MessagesAnswer,
+    NackBody,
+    ReceiveBody,
+    SettleAnswer,
+)
 from pushlane_gateway.session.delivery import message_object, size_of
+
+NONE = 1
+"""A frame names a sub, a request has none."""
 
 
 class ReceiveAnswer(Permitted):
@@ -103,3 +118,36 @@ async def _wait(call: Call, found: Receive, wait_ms: int) -> None:
         nursery.cancel_scope.cancel()
     if gone:
         raise ClientGone
+
+
+async def ack(call: Call) -> Response:
+    body: AckBody = await call.body()
+    receipts = check_receipts(Ack(NONE, body.receipts), call.context.limits)
+    return await _settle(call, ACK, receipts)
+
+
+async def nack(call: Call) -> Response:
+    body: NackBody = await call.body()
+    frame = Nack(NONE, body.receipts, body.delay_ms, body.error, body.dead)
+    receipts = check_nack(frame, call.context.limits)
+    act = Act("nack", delay_ms=body.delay_ms, error=body.error, dead=body.dead)
+    return await _settle(call, act, receipts)
+
+
+async def extend(call: Call) -> Response:
+    body: ExtendBody = await call.body()
+    receipts = check_extend(Extend(NONE, body.receipts, body.lease_ms), call.context.limits)
+    return await _settle(call, Act("extend", lease_ms=body.lease_ms), receipts)
+
+
+async def _settle(call: Call, act: Act, receipts: list[ReceiptRun]) -> Response:
+    context = call.context
+    waiter: Waiter[Gather] = Waiter()
+    with context.door(call.identity, waiter) as door:
+        door.settle(call.queue, act, receipts, waiter)
+        found = await waiter.wait()
+    if found.error is not None:
+        raise found.error
+    done = count(receipts) - count(found.duplicate) - count(found.lost)
+    context.metrics.settled.add(call.operation.name, done)
+    return call.answer(SettleAnswer(render_all(found.lost), render_all(found.duplicate)))

@@ -1,6 +1,6 @@
 """The listener: sockets, TLS, and one connection's way from its first byte to an app or a session.
 
-    listener.py      opens addresses, accepts, limits, stops
+    listener.py      opens addresses, accepts, limits, stops; looks for clients that stand still
     address.py       `127.0.0.1:8420`, `[::1]:8420`, `unix:/path`
     certificates.py  TLS from files, read again when they change
     link.py          a connection as non-blocking reads and writes; tls_link.py the same with TLS
@@ -11,7 +11,6 @@
     socket.py        one WebSocket: what a session sees
     decoder.py       bytes to messages, the quick way and the complete one
     outbox.py        messages to bytes, many in one write
-    watch.py         looks for clients that vanished or stand still
     hub.py           what all connections share: the flusher, budgets of memory
     counters.py      how often what happened
 

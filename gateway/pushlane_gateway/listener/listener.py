@@ -8,15 +8,21 @@
 
 Every task lives inside that block; leaving it ends what is still there at once. Sessions are closed
 by whoever runs them: `stop` leaves them alone.
+
+One task looks at all WebSockets now and then, instead of a timer for each of them. What it looks
+for takes many seconds to become true, so it matters little when exactly it is seen: clients that
+vanished without a word, clients that take nothing of what waits for them, memory that the system
+could have back.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import logging
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -37,7 +43,6 @@ from pushlane_gateway.listener.hub import Hub
 from pushlane_gateway.listener.link import READ_BYTES, Link
 from pushlane_gateway.listener.refusal import OVERLOAD
 from pushlane_gateway.listener.tls_link import TlsLink
-from pushlane_gateway.listener.watch import watch
 from pushlane_gateway.settings import DEFAULT_SETTINGS, GatewaySettings
 
 log = logging.getLogger(__name__)
@@ -46,6 +51,11 @@ ACCEPTS = 64
 """Connections accepted before others have their turn."""
 
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+SHARE = 8
+"""How often it looks within the shortest time it is to measure."""
+PAUSE = 500
+"""Sockets after which others have their turn."""
 
 
 @asynccontextmanager
@@ -102,11 +112,6 @@ class Listener:
         """The parent of every task of the listener."""
         self.connections = 0
         """Open now, of all kinds."""
-
-    @property
-    def websockets(self) -> int:
-        """WebSockets open now."""
-        return len(self._hub.sockets)
 
     def stop(self) -> None:
         """Accept nothing more; requests under way are answered, idle connections closed."""
@@ -181,3 +186,28 @@ class Listener:
                 client.shutdown(socket.SHUT_WR)
                 client.recv(READ_BYTES)  # unread bytes would reset the connection
         client.close()
+
+
+def find_trim() -> Callable[[], None]:
+    """A function to call in a thread; where the C library has no such thing it does nothing."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return lambda: None
+    return lambda: trim(0)
+
+
+async def watch(hub: Hub) -> None:
+    settings = hub.settings
+    shortest = min(
+        settings.ping_ms, settings.silence_ms - settings.ping_ms, settings.write_stall_ms
+    )
+    trim = find_trim()
+    while True:
+        await trio.sleep(shortest / SHARE / 1000)
+        if any([hub.budget.fell(), hub.waiting.fell()]):  # both are asked
+            await trio.to_thread.run_sync(trim)
+        for number, each in enumerate(list(hub.sockets), 1):
+            each.check(trio.current_time())
+            if number % PAUSE == 0:
+                await trio.lowlevel.checkpoint()

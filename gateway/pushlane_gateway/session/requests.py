@@ -42,8 +42,7 @@ from pushlane.wire.validate import (
 )
 from pushlane_dispatcher.port import ACK, START, Act, Caller, Feed, Gather, Publication, Spec
 from pushlane_gateway.session.publishing import Batch
-from pushlane_gateway.session.session import Session
-from pushlane_gateway.session.sub import Sub
+from pushlane_gateway.session.session import Session, Sub
 
 if TYPE_CHECKING:
     from pushlane_gateway.session.connection import Connection

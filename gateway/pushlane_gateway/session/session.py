@@ -3,6 +3,8 @@
 A session has at most one connection. Everything that is sent goes to it; without one it is dropped,
 because a client that resumes is told what it missed: what it lost by `welcome.lost`, what it was
 sent by redelivery, what ended by the frames kept here.
+
+A sub is one of its subscriptions: it writes what its feed says as frames.
 """
 
 from __future__ import annotations
@@ -15,20 +17,75 @@ from typing import TYPE_CHECKING
 import trio
 
 from pushlane.wire.errors import BadRequest, Forbidden
-from pushlane.wire.frames import Ended, ServerFrame
+from pushlane.wire.frames import Ended, LeaseLostFrame, ServerFrame
 from pushlane.wire.names import parse_target
-from pushlane.wire.receipts import ReceiptRun
-from pushlane_dispatcher.port import Feed
+from pushlane.wire.receipts import ReceiptRun, render_all
+from pushlane_dispatcher.port import Feed, Run
 from pushlane_gateway.auth.admission import Claims, Permit
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Action
 from pushlane_gateway.session.context import SessionContext
-from pushlane_gateway.session.sub import Sub
+from pushlane_gateway.session.delivery import deliver_frames
 
 if TYPE_CHECKING:
     from pushlane_gateway.session.connection import Connection
 
 NO_TOPICS = "topics are not supported yet: use a queue"
+
+
+class Sub:
+    """One subscription of a session."""
+
+    feed: Feed
+    """There as soon as the session has it."""
+    number: int
+
+    def __init__(self, session: Session, queue: str) -> None:
+        self.session = session
+        self.queue = queue
+        self.forgetting = False
+        """Somebody will look whether it can be forgotten."""
+
+    def deliver(
+        self,
+        runs: list[Run],
+        place: str,
+        prefix: str | None,
+        lease_ms: int | None,
+        again: bool,
+    ) -> None:
+        connection = self.session.connection
+        if connection is None:  # a resume sends again what was not listed
+            return
+        context = self.session.context
+        most = min(context.settings.deliver_bytes, context.limits.frame_bytes // 2)
+        codec = connection.socket.codec
+        count = sum([len(run.messages) for run in runs])
+        if count >= context.settings.hurry_messages:
+            connection.socket.hurry()
+        for frame in deliver_frames(codec, self.number, runs, place, prefix, lease_ms, most):
+            connection.send_encoded("deliver", frame)
+        if again:
+            context.metrics.redelivered += count
+        else:
+            context.metrics.delivered += count
+        connection.watch_outbox()
+
+    def lost(self, receipts: list[ReceiptRun]) -> None:
+        self.session.send(LeaseLostFrame(self.number, render_all(receipts)))
+
+    def quiet(self) -> None:
+        """It waits for what comes."""
+
+    def settled(self) -> None:
+        if self.feed.closed:
+            self.session.forget_later(self)
+
+    def ended(self, code: str, message: str) -> None:
+        self.session.sub_over(self, Ended(self.number, code, message))
+
+    def elsewhere(self) -> None:
+        self.session.send_away()
 
 
 def reference(id: str) -> str:

@@ -47,10 +47,6 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    @property
-    def connections(self) -> int:
-        return len(self._connections)
-
     def handle(self, socket: Link) -> Awaitable[None]:
         """Serve a socket until it closes: the listener awaits this in the socket's own task."""
         connection = Connection(socket, self)

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from pushlane_leases.interface import Forgotten, InstantCache, LeaseRun, ReceiptRun, StaleEpoch
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_leases.interface import Forgotten, InstantCache, LeaseRun, StaleEpoch
 from pushlane_leases.redis.calls import Command
 from pushlane_leases.redis.entry import (
     CLAIM,

@@ -16,8 +16,6 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from pushlane.commands.pipe import forget_output, nobody_reads
-
 if TYPE_CHECKING:
     from cyclopts import App
 
@@ -63,6 +61,8 @@ def _run(app: App) -> str | int | None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
+        from pushlane.commands.output import forget_output, nobody_reads
+
         if not nobody_reads():
             raise
         forget_output()

@@ -29,7 +29,7 @@ def audit(spark: SparkSession, *paths: str) -> dict[str, Report]:
 
 
 def audit_lines(lines: DataFrame) -> dict[str, Report]:
-    """The same on `LINES`."""
+    """A report on each history in `LINES`, by its path."""
     events = parse(lines).persist()
     try:
         with _larger_batches(lines.sparkSession):

@@ -83,7 +83,7 @@ class Turn:
 
 
 def group_name(group: Sequence[Found]) -> str:
-    """The same for the same buckets."""
+    """A name that depends on nothing but the buckets."""
     places = sorted(one.place for one in group)
     return hashlib.sha256(repr(places).encode()).hexdigest()[:20]
 

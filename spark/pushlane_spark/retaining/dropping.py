@@ -74,7 +74,6 @@ class Dropper:
     def __init__(self, url: str, server: Owner | None) -> None:
         self._url = url
         self._server = server
-        self._embedded = url.startswith("sqlite:")
 
     def drop(self, queue: Queue, found: Sequence[Found], now: int) -> Drops:
         """Buckets of one queue, as far as nobody needs them."""

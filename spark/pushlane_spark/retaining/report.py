@@ -49,10 +49,6 @@ class RetentionReport(msgspec.Struct):
         return sum(queue.archived_messages for queue in self.queues)
 
     @property
-    def archived_buckets(self) -> int:
-        return sum(queue.archived_buckets for queue in self.queues)
-
-    @property
     def dropped_buckets(self) -> int:
         return sum(queue.dropped_buckets for queue in self.queues)
 

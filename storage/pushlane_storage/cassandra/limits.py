@@ -21,8 +21,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a request may take once it was sent: longer than Cassandra's own time-outs, which
     say more."""
     change_ms: int = 3_000
-    """The same for a lightweight transaction. It can't be sent to a second node meanwhile; what
-    became of it is read there, and that ends a wait for a node that hangs."""
+    """How long a lightweight transaction may take. It can't be sent to a second node meanwhile;
+    what became of it is read there, and that ends a wait for a node that hangs."""
     tries: int = 3
     """How often a read or a plain write is sent, when its outcome is unknown."""
     connect_ms: int = 10_000

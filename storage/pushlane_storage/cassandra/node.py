@@ -4,6 +4,11 @@ Its row in `nodes` is made once and then only ever fenced, or removed when it le
 no row counts as fenced. A process that was fenced goes on under a new identity: what it held under
 the old one is lost to it.
 
+A write of an owner counts when, after it was durable, the owner was not fenced. So a quorum read of
+its own row is begun after the write: if that shows no fence, the fence was not there on a quorum
+when the read began, and whoever sets it later reads what was written before. One read serves every
+write that was durable before it began; while it is under way the next group gathers.
+
 Heartbeats only help others to guess. The number itself is the stamp, so a clock that steps back
 can't hide them.
 """
@@ -11,15 +16,78 @@ can't hide them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
 import trio
 
 from pushlane_storage.cassandra.decisions import Decisions
-from pushlane_storage.cassandra.fence import Fence
 from pushlane_storage.cassandra.limits import DAY_SECONDS, Limits
 from pushlane_storage.cassandra.ring import Change, Ring, Row, Write, read_row
 from pushlane_storage.cassandra.tables import HEARTBEATS, NODES, keyed
-from pushlane_storage.interface import StoreError, StoreUnknown
+from pushlane_storage.interface import Fenced, Outcome, StoreError, StoreUnknown
+from pushlane_storage.outcome import outcome_of
+
+
+class Fence:
+    """Whether what this process just stored counts."""
+
+    def __init__(self, is_unfenced: Callable[[], Awaitable[bool]], name: str) -> None:
+        self._is_unfenced = is_unfenced
+        self._name = name
+        self._waiting: list[Outcome] = []
+        self._wake = trio.Event()
+        self.is_down = False
+        """It was seen: nothing counts any more, for good."""
+        self.reads = 0
+        self.served = 0
+        """Writes that these reads confirmed."""
+
+    def fault(self) -> Fenced:
+        return Fenced(f"this process ({self._name}) was fenced by another one")
+
+    def confirm_soon(self, done: Outcome) -> None:
+        """Call back when a read that begins after this call has shown no fence."""
+        self._waiting.append(done)
+        self._wake.set()
+
+    async def confirm(self) -> None:
+        """Come back when such a read has shown no fence."""
+        await outcome_of(self.confirm_soon)
+
+    async def run(self) -> None:
+        """A task, for as long as the process uses this identity."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            group, self._waiting = self._waiting, []
+            error: Exception | None = _CLOSED
+            try:
+                error = await self._look()
+            finally:
+                for done in group:
+                    done(error)
+            self.served += len(group)
+
+    async def _look(self) -> Exception | None:
+        if self.is_down:
+            return self.fault()
+        self.reads += 1
+        try:
+            self.is_down = not await self._is_unfenced()
+        except StoreError as error:
+            # What was written is durable; only whether it counts is not known.
+            return StoreUnknown(f"stored, but not confirmed: {error}")
+        return self.fault() if self.is_down else None
+
+    def dismiss(self) -> None:
+        """Nobody looks any more."""
+        group, self._waiting = self._waiting, []
+        for done in group:
+            done(_CLOSED)
+
+
+_CLOSED = StoreUnknown("stored, but not confirmed: the store is closed")
+
 
 log = logging.getLogger(__name__)
 

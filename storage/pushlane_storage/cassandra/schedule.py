@@ -48,7 +48,7 @@ class Schedule:
     def entries(
         self, shard: ShardKey, bucket: BucketKey, waiting: Sequence[tuple[int, int]], ttl: int
     ) -> tuple[list[Write], list[Write]]:
-        """The same of messages of a bucket, each by when it is due and its seq."""
+        """What names new slices, and the entries, of messages by when each is due and its seq."""
         slices: dict[int, list[Row]] = {}
         for due, seq in waiting:
             key = (*shard, due // SLICE_MS, due, *bucket, seq)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
+import msgspec
 import trio
 
 from pushlane_storage.bucket import BucketKey, ShardKey
@@ -29,7 +30,6 @@ from pushlane_storage.cassandra.schedule import Schedule
 from pushlane_storage.cassandra.schema import STEPS, Migration, Step
 from pushlane_storage.cassandra.segments import Segments
 from pushlane_storage.cassandra.slots import is_copying
-from pushlane_storage.cassandra.stats import Stats
 from pushlane_storage.cassandra.tables import NOTES, SEALS, SETTLEMENTS
 from pushlane_storage.cassandra.usage_rows import UsageRows
 from pushlane_storage.damage import Damage, DamageReport
@@ -46,6 +46,36 @@ from pushlane_storage.wall import wall_clock
 from pushlane_storage.work import together
 
 log = logging.getLogger(__name__)
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store has done since it was opened, and what it is doing."""
+
+    requests: int
+    in_flight: int
+    """Requests under way."""
+    waiting: int
+    """Requests that wait for room among them."""
+    retries: int
+    """Requests that were sent again because their outcome was unknown."""
+    unknown: int
+    """Requests whose outcome stayed unknown."""
+    refused: int
+    """Requests that Cassandra turned down, or that could not be sent."""
+    fence_reads: int
+    confirmed: int
+    """Writes that those reads confirmed: `confirmed / fence_reads` is the mean size of a group."""
+    beats: int
+    slots: int
+    """Slots that this process owns."""
+    slots_lost: int
+    """Slots that were another's when the rows were compared with what this process served."""
+    fenced: int
+    """How often this process was fenced by another one."""
+    fencings: int
+    """Processes that this one has fenced."""
+    damaged: int
+    """Damaged segments found."""
 
 
 def _ignore(_: Damage) -> None:

@@ -25,7 +25,7 @@ _TIMED = (
     "'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS',"
     " 'compaction_window_size': '6', 'unchecked_tombstone_compaction': 'true'}"
 )
-"""The same for what mostly comes and goes within hours, and all at one time."""
+"""Data that goes with its bucket, mostly within hours, and all at one time."""
 _KEPT = f"{_REPAIRED} AND {_PROMPT} AND {_grace(10 * _DAY)}"
 
 SCHEMA = Table(

@@ -21,7 +21,7 @@ T = TypeVar("T")
 PAGE_BYTES = 1 << 20
 """Segments that are read at once, about: what one bucket that is being copied has in memory."""
 PAGE_ROWS = 500
-"""The same for small rows."""
+"""Small rows that are read at once."""
 MINUTES = 24 * 60
 """Usage is copied by days."""
 

@@ -25,7 +25,7 @@ SHARDS = 8
 GROUP_UNITS = 256
 """Units that are copied before progress is written down."""
 GROUP_BYTES = 32 << 20
-"""The same in bytes, about."""
+"""Bytes that are copied before progress is written down, about."""
 OPEN_BYTES = 4 << 20
 """What a bucket counts for whose size is not known: it is not closed."""
 

@@ -22,7 +22,7 @@ LOCK = "lock"
 RESTORING = "restoring.db"
 """What becomes the database when a restore has come to its end."""
 COPYING = "copying.db"
-"""The same of a copy from another store."""
+"""What becomes the database when a copy from another store has come to its end."""
 _OTHERS = 0o077
 
 

@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     writer_cache_bytes: int = 8 * MIB
     """SQLite's page cache of the writer: a group's pages, and the inner pages of its tables."""
     reader_cache_bytes: int = 2 * MIB
-    """The same for each reader: the operating system caches the file anyway."""
+    """SQLite's page cache of each reader: the operating system caches the file anyway."""
     places: int = 10_000
     """Buckets, and shards, whose row number the writer remembers; others are looked up."""
 
@@ -57,7 +57,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     sweep_share_bytes: int = 64 * KIB
     """What a transaction deletes at least besides its own work, when there is garbage."""
     sweep_rows: int = 1_000
-    """The same in rows."""
+    """Rows that one step deletes of dropped buckets."""
     vacuum_bytes: int = 1 * MIB
     """What one step gives back to the file system."""
     rebuild_free_bytes: int = 256 * MIB

@@ -1,4 +1,9 @@
-"""Queue rows: compare-and-set. Everything is checked before anything is written."""
+"""The catalog of the embedded store: queue rows, changed by compare-and-set.
+
+Everything is checked before anything is written.
+"""
+
+from __future__ import annotations
 
 import sqlite3
 from typing import Any
@@ -7,6 +12,7 @@ import msgspec
 
 from pushlane_storage.interface import QueueExists, QueueMissing, StoreDamaged, VersionConflict
 from pushlane_storage.queue import QueueConfig, QueueRow
+from pushlane_storage.sqlite.calls import Calls
 
 _COLUMNS = "tenant, name, id, version, deleting, config"
 
@@ -96,3 +102,28 @@ def _unpack(columns: tuple[Any, ...]) -> QueueRow:
     except msgspec.MsgspecError as error:
         raise StoreDamaged(f"the configuration of queue {name} is damaged: {error}") from error
     return QueueRow(tenant, name, id, decoded, version, deleting == 1)
+
+
+class SqliteCatalog:
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def create(self, tenant: str, name: str, config: QueueConfig) -> QueueRow:
+        return await self._calls.write(lambda tables: tables.create_queue(tenant, name, config))
+
+    async def read(self, tenant: str, name: str) -> QueueRow | None:
+        return await self._calls.read(lambda reading: reading.fetch(read, tenant, name))
+
+    async def list(self, tenant: str, after: str, limit: int) -> list[QueueRow]:
+        return await self._calls.read(
+            lambda reading: reading.fetch(list_after, tenant, after, limit)
+        )
+
+    async def update(self, row: QueueRow, config: QueueConfig) -> QueueRow:
+        return await self._calls.write(lambda tables: tables.update_queue(row, config))
+
+    async def mark_deleting(self, row: QueueRow) -> QueueRow:
+        return await self._calls.write(lambda tables: tables.mark_deleting(row))
+
+    async def remove(self, row: QueueRow) -> None:
+        await self._calls.write(lambda tables: tables.remove_queue(row))

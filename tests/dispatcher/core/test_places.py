@@ -24,7 +24,7 @@ def test_nobody_gets_more_than_a_share() -> None:
     assert (refusal.limit, refusal.retry_ms) == ("polls_share", 1_000)
     assert refusal.message == "your share of long polls is used up (2 of 4): try again later"
     assert places.refusal((BOB,)) is None
-    assert (places.of("ann"), places.over((ANN, BOB))) == (2, ANN)
+    assert (places.taken, places.over((ANN, BOB))) == (2, ANN)
 
 
 def test_the_whole_limit_is_everybodys() -> None:
@@ -40,9 +40,9 @@ def test_the_whole_limit_is_everybodys() -> None:
             "too many long polls (4): try again later",
         )
     places.give_back((BOB,))
-    assert places.of("bob") == 1
+    assert places.over((BOB,)) is None
     places.give_back((BOB,))
-    assert (places.taken, places.is_full, places.of("bob")) == (2, False, 0)
+    assert (places.taken, places.is_full, places._by) == (2, False, {"ann": 2})
 
 
 def test_every_claim_needs_room() -> None:

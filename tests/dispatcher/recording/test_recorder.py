@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from pushlane_dispatcher.recording import recorder as module
-from pushlane_dispatcher.recording.recorder import HEAD, Recorder
-from pushlane_dispatcher.recording.settings import HistorySettings
+from pushlane_dispatcher.recording.recorder import HEAD, HistorySettings, Recorder
 from pushlane_history.event import AnyEvent, Begin, Bound, Crash, Event, Gap, read
 from tests.storage.sqlite.tools import modes
 

@@ -41,7 +41,7 @@ def test_a_clean_history(tmp_path: Path) -> None:
 
 def test_a_bug_of_the_server_is_found(tmp_path: Path) -> None:
     """Messages of one key don't wait for each other. The audit's tests have another one."""
-    report = check(served(tmp_path, "unkept-keys"))
+    report = check(served(tmp_path, "keys-out-of-order"))
     assert "key_order" in report.broken
     assert all(violation.evidence for violation in report.violations)
 

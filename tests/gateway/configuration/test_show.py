@@ -15,7 +15,7 @@ from pushlane_gateway.configuration.load import load
 from pushlane_gateway.configuration.show import render
 from pushlane_gateway.configuration.sources import FLAGS
 from tests.repo import ROOT
-from tools.configuration_page import main
+from tools.generated import main
 
 PAGE = ROOT / "docs" / "configuration.md"
 
@@ -23,19 +23,19 @@ PAGE = ROOT / "docs" / "configuration.md"
 def test_the_page_is_current(tmp_path: Path) -> None:
     copy = tmp_path / "page.md"
     copy.write_text(PAGE.read_text())
-    main(["--write", str(copy)])
-    assert copy.read_text() == PAGE.read_text(), "run tools/configuration_page.py --write"
+    main(["keys", "--write", str(copy)])
+    assert copy.read_text() == PAGE.read_text(), "run python -m tools.generated keys --write"
 
 
 def test_the_tool_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
-    main([])
+    main(["keys"])
     assert capsys.readouterr().out == render() + "\n"
 
 
 def test_a_page_without_a_place_for_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("nothing")
     with pytest.raises(AssertionError, match="0 places"):
-        main(["--write", str(tmp_path / "page.md")])
+        main(["keys", "--write", str(tmp_path / "page.md")])
 
 
 def test_every_key_has_one_row() -> None:

@@ -287,6 +287,6 @@ async def listening(
             listener.stop()
             await listener.drained()
         await trio.testing.wait_all_tasks_blocked()
-        assert listener.connections == listener.websockets == 0
+        assert listener.connections == len(listener._hub.sockets) == 0
         left = sorted(task.name for task in listener.nursery.child_tasks)
         assert [name.rpartition(".")[2] for name in left] == ["run", "watch"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pushlane_dispatcher.core.places import Claim, Claims
 from pushlane_gateway.listener.hub import FELL_BYTES, Budget
-from pushlane_gateway.listener.watch import find_trim
+from pushlane_gateway.listener.listener import find_trim
 
 
 class One:

@@ -125,7 +125,7 @@ async def test_a_client_that_answers_pings_stays() -> None:
         for _ in range(4):
             assert await client.frame() == (PING, b"")
             await client.send(frame(PONG, b""))
-        assert (rig.listener.websockets, rig.counters.silent) == (1, 0)
+        assert (len(rig.listener._hub.sockets), rig.counters.silent) == (1, 0)
 
 
 async def test_a_client_that_talks_is_not_pinged() -> None:

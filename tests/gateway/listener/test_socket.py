@@ -204,7 +204,7 @@ async def test_a_close_from_another_task_wakes_the_session() -> None:
             assert await client.frame() == (CLOSE, struct.pack("!H", 4001) + b"taken_over")
         await trio.testing.wait_all_tasks_blocked()
         assert [(end.code, end.clean) for end in ends.ends] == [(4001, False)]
-        assert rig.listener.websockets == 1, "it waits for the client's close"
+        assert len(rig.listener._hub.sockets) == 1, "it waits for the client's close"
         await client.send(close(4001))
         await client.eof()
 

@@ -21,7 +21,7 @@ async def test_idle_sessions_are_told_and_closed_at_once() -> None:
             assert await client.socket.hear() == Goaway("drain", 750)
             assert client.socket.closed == (1001, "drain")
         assert silent.socket.closed == (1001, "drain")
-        assert (len(it.sessions), it.sessions.connections) == (0, 0)
+        assert (len(it.sessions), len(it.sessions._connections)) == (0, 0)
 
 
 async def test_accepted_publishes_are_answered_and_new_ones_are_not_taken() -> None:

@@ -12,11 +12,12 @@ import pytest
 from pushlane.commands.output import (
     MANY,
     age,
+    forget_output,
+    nobody_reads,
     print_object,
     print_table,
     progress,
 )
-from pushlane.commands.pipe import forget_output, nobody_reads
 from tests.gateway.process import environment
 
 

@@ -11,7 +11,7 @@ from pushlane.core.link import backoff_ms
 from pushlane.core.settle import expand
 from pushlane.wire import JSON, BadRequest, error_for
 from pushlane.wire.receipts import compress, parse
-from tests.vectors.files import FOLDER, render
+from tests.vectors.__main__ import FOLDER, render
 from tests.vectors.scenarios import Player
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,13 +10,11 @@ from threading import Thread
 from typing import Any, ClassVar
 
 import pytest
-from rich.console import Console
 
 from pushlane_spark.errors import ServerRefused, StoreUnreadable
 from pushlane_spark.retaining import dropping as owner_module
 from pushlane_spark.retaining.dropping import LOCKED, Dropper, Owner
 from pushlane_spark.retaining.plan import Found, Queue
-from pushlane_spark.retaining.progress import showing
 from pushlane_storage.bucket import Bucket, ShardKey
 from pushlane_storage.dropping import IN_WINDOW, NOT_DRAINED
 from pushlane_storage.queue import QueueConfig
@@ -138,11 +135,3 @@ def test_what_a_server_says(made: Made, listening: str, monkeypatch: pytest.Monk
     for url in ("ftp://host", "http://"):
         with pytest.raises(ServerRefused, match="is not a server URL"):
             Owner(url)
-
-
-def test_progress() -> None:
-    text = io.StringIO()
-    with showing(Console(file=text, force_terminal=True)) as at:
-        for step in ("looked", "cleaned up", "dropped"):
-            at(step)
-    assert "dropped, 1 groups archived" in text.getvalue()

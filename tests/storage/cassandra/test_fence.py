@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from pushlane_storage.cassandra.fence import Fence
+from pushlane_storage.cassandra.node import Fence
 from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
 
 

@@ -36,9 +36,8 @@ from pushlane.wire.codec import Codec
 from pushlane.wire.errors import ConnectionLost, PushlaneError
 
 from .connection import Connection, probe
-from .http import no_tls
+from .http import Pool, no_tls
 from .poller import Poller
-from .pool import Pool
 
 Token: TypeAlias = str | Callable[[], str | Awaitable[str | None] | None] | None
 """Credentials, or a function (async or not) that is asked for them at every connect."""

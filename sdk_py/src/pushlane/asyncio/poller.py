@@ -12,7 +12,7 @@ from pushlane.core.pipe import Ask, Close, Pipe
 from pushlane.wire.errors import PushlaneError
 
 from .connection import Listener
-from .pool import Pool
+from .http import Pool
 
 _ABNORMAL = Close(1006)
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from pushlane.commands.exits import fail
-from pushlane.commands.output import Advance, Json, note, progress
-from pushlane.commands.pipe import nobody_reads
+from pushlane.commands.output import Advance, Json, nobody_reads, note, progress
 from pushlane.commands.server import HERE, Server
 
 if TYPE_CHECKING:

@@ -7,9 +7,11 @@ it was printed.
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -105,3 +107,19 @@ def _cell(name: str, value: Any) -> str:
 
 def _is_time(name: str) -> bool:
     return name.endswith("_at") or name in ("since", "until")
+
+
+def nobody_reads() -> bool:
+    """Whether stdout is a pipe or socket whose other end is closed."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)  # asks for errors only
+        return any(events & select.POLLERR for _, events in poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # no stdout, no descriptor, no poll
+        return False
+
+
+def forget_output() -> None:
+    """Send what is still in the buffer nowhere, so that the interpreter can end in peace."""
+    with suppress(AttributeError, OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -251,7 +251,8 @@ class Consumer:
 
     @property
     def is_settled(self) -> bool:
-        """The same of what was taken: nobody misses the answer to what was only given back."""
+        """Nobody works on a message that is kept for them, and every settle of one that was taken
+        is answered: nobody misses the answer to what was only given back."""
         return not self.clocks.is_kept and not any(
             lease.phase is Phase.SETTLING and lease.deadline
             for subscription in self.subscriptions

@@ -120,7 +120,7 @@ class Producer:
         return False
 
     def withdraw_all(self, queue: str, tickets: Set[Any]) -> None:
-        """The same of many."""
+        """Callers no longer wait: those of their messages that were never sent are forgotten."""
         outbox = self.outboxes.get(queue)
         if outbox is None:
             return

@@ -51,7 +51,7 @@ class Settler:
             self.reject(ticket, Conflict(f"the message {what}"))
 
     def add(self, lease: Lease, key: Key, ticket: Any) -> None:
-        """The same, whatever its phase."""
+        """Ack, nack or extend a message in whatever phase."""
         if key.op != "extend":
             lease.phase = Phase.SETTLING
             self._clocks.stop(lease)

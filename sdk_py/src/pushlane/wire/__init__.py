@@ -54,7 +54,7 @@ from .frames import (
     Welcome,
     error_frame,
 )
-from .limits import DEFAULTS, LIMITS, LimitInfo, Limits, from_wire
+from .limits import DEFAULTS, LIMITS, LimitInfo, Limits, limits_from_wire
 from .names import (
     Target,
     check_queue_name,
@@ -145,7 +145,7 @@ __all__ = [
     "decode_json",
     "error_for",
     "error_frame",
-    "from_wire",
+    "limits_from_wire",
     "negotiate",
     "parse_target",
 ]

@@ -62,10 +62,6 @@ class Codec(ABC):
     def encode(self, frame: AnyFrame) -> bytes:
         """Write a frame."""
 
-    @abstractmethod
-    def encode_into(self, frame: AnyFrame, buffer: bytearray, offset: int = -1) -> None:
-        """Write a frame into a buffer from an offset on (-1: append); the buffer ends after it."""
-
 
 def decode_json(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
     """Read any JSON object of the protocol (an HTTP body, say) with the errors of a frame."""
@@ -96,9 +92,6 @@ class _JsonCodec(Codec):
 
     def encode(self, frame: AnyFrame) -> bytes:
         return self._encoder.encode(frame)
-
-    def encode_into(self, frame: AnyFrame, buffer: bytearray, offset: int = -1) -> None:
-        self._encoder.encode_into(frame, buffer, offset)
 
 
 class _MsgpackCodec(Codec):
@@ -133,9 +126,6 @@ class _MsgpackCodec(Codec):
 
     def encode(self, frame: AnyFrame) -> bytes:
         return self._encoder.encode(self._packed(frame))
-
-    def encode_into(self, frame: AnyFrame, buffer: bytearray, offset: int = -1) -> None:
-        self._encoder.encode_into(self._packed(frame), buffer, offset)
 
     def _open_published(self, frame: Publish) -> None:
         for index, message in enumerate(frame.messages):

@@ -10,7 +10,7 @@ a name and a reason, and clients may rely on it.
 `welcome.limits` carries all but three of them, as a flat object of integers under these very names
 (`Limits.wire`). `hello_ms` would come too late there; `heartbeat_ms` and `resume_ms` are fields of
 the welcome itself. Clients ignore names they don't know and take the default of a name that is
-missing (`from_wire`): so limits can be added without a new protocol.
+missing (`limits_from_wire`): so limits can be added without a new protocol.
 """
 
 from __future__ import annotations
@@ -167,13 +167,11 @@ DEFAULTS = Limits()
 DEFAULT_LANE = DEFAULTS.priority_default
 
 
-def from_wire(limits: Mapping[str, int]) -> dict[str, int]:
-    """What a client goes by: the server's limits, and the default of each that it didn't name."""
-    return {**DEFAULTS.wire(), **limits}
-
-
 def limits_from_wire(wire: Mapping[str, int]) -> Limits:
-    """The same as an object; a set that contradicts itself is taken for the defaults."""
+    """What a client goes by: the server's limits, and the default of each that it didn't name.
+
+    A set that contradicts itself is taken for the defaults.
+    """
     try:
         return convert({name: wire[name] for name in LIMITS if name in wire}, Limits)
     except ValidationError:

@@ -140,8 +140,8 @@ class Feed:
                 self.end()
                 answer(None, failed[0])
             elif not waits:
-                self._rebalance()
                 answer(self, None)
+                self._rebalance()
 
         for part in parts:
             part.attach(part.shard, self._first_credit, told)

@@ -14,6 +14,7 @@ from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.core.effects import Run, SettleTicket
 from pushlane_dispatcher.queues.open_queue import OpenQueue
+from pushlane_dispatcher.shard.sink import Attach, Attached
 from pushlane_storage.message import Message
 
 BODY = b'{"text": "' + b"x" * 188 + b'"}'
@@ -82,9 +83,14 @@ class Consumer:
         self.delivered = 0
         self.acked = 0
         self.changed = trio.Event()
-        self._subscription = self._runner.attach(self, "bench", credit)
+        self._prefix = ""
+        self._runner.attach(self, Attach("bench", credit), self._attached)
 
-    def deliver(self, runs: list[Run], again: bool) -> None:
+    def _attached(self, attached: Attached | None, error: PushlaneError | None) -> None:
+        assert attached is not None, error
+        self._prefix = attached.prefix
+
+    def deliver(self, runs: list[Run], again: bool, held: int, waiting: int) -> None:
         for run in runs:
             count = len(run.messages)
             self.delivered += count
@@ -99,23 +105,26 @@ class Consumer:
             self.acked += count
             self._tell()
 
-        prefix = self._subscription.prefix
-        self._runner.settle(self._subscription, 1, ACK, [(prefix, n, n + count - 1)], answer)
+        prefix = self._prefix
+        self._runner.settle(prefix, 1, ACK, [(prefix, n, n + count - 1)], answer)
 
     def _tell(self) -> None:
         self.changed.set()
 
-    def lost(self, receipts: list[ReceiptRun]) -> None:
+    def lost(self, receipts: list[ReceiptRun], held: int, waiting: int) -> None:
         raise AssertionError(f"lost {receipts}")
 
-    def hungry(self, hungry: bool) -> None:
+    def hungry(self, hungry: bool, held: int, waiting: int) -> None:
         """Never: this is the only shard."""
 
-    def ended(self, code: str, message: str) -> None:
+    def holds(self, held: int, waiting: int) -> None:
+        """It counts for itself."""
+
+    def ended(self, code: str, message: str, held: list[ReceiptRun]) -> None:
         raise AssertionError(message)
 
     def end(self) -> None:
-        self._runner.end(self._subscription)
+        self._runner.end(self._prefix, self)
 
     async def wait_delivered(self, count: int) -> None:
         while self.delivered < count:

@@ -15,16 +15,18 @@ from typing import Any
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from pushlane.wire.errors import PushlaneError
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.act import ACK, Act
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket
-from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.core.subscription import ANYBODY, Subscription
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.sink import Attach, Attached, SettleAnswer
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_leases.memory import LeaseTable, MemoryLeases
 from pushlane_storage.bucket import Bucket, ShardKey
@@ -200,26 +202,93 @@ class Consumer:
         self.hunger: list[bool] = []
         self.end: tuple[str, str] | None = None
         self._news = trio.Event()
-        self.sub: Subscription = runner.attach(self, options.pop("session", "s"), credit, **options)
+        self.attach(Attach(options.pop("session", "s"), credit, **options))
 
-    def deliver(self, runs: list[Run], again: bool) -> None:
+    def attach(self, wish: Attach, runner: ShardRunner | None = None) -> list[ReceiptRun]:
+        """What it lists but no longer holds."""
+        self.runner = runner or self.runner
+        answers: list[Attached] = []
+
+        def answer(attached: Attached | None, error: PushlaneError | None) -> None:
+            if error is not None:
+                raise error
+            assert attached is not None
+            answers.append(attached)
+
+        self.runner.attach(self, wish, answer)
+        (attached,) = answers
+        self.sub: Subscription = self.runner._shard.consumers.subscriptions[attached.prefix]
+        return attached.lost
+
+    # The sink
+
+    def deliver(self, runs: list[Run], again: bool, held: int, waiting: int) -> None:
         (self.again if again else self.runs).extend(runs)
         if self.acking:
             for run in runs:
-                self.runner.settle(self.sub, self.sub.generation, ACK, [self.receipt(run)])
+                self.settle(ACK, [self.receipt(run)])
         self._tell()
 
-    def lost(self, receipts: list[ReceiptRun]) -> None:
+    def lost(self, receipts: list[ReceiptRun], held: int, waiting: int) -> None:
         self.lost_receipts += receipts
         self._tell()
 
-    def hungry(self, hungry: bool) -> None:
+    def hungry(self, hungry: bool, held: int, waiting: int) -> None:
         self.hunger.append(hungry)
-        self.runner.credit(self.sub, self.sub.credit)
+        self.set_credit(self.sub.credit)
 
-    def ended(self, code: str, message: str) -> None:
+    def holds(self, held: int, waiting: int) -> None:
+        """The tests look themselves."""
+
+    def ended(self, code: str, message: str, held: list[ReceiptRun]) -> None:
         self.end = code, message
         self._tell()
+
+    # What it says
+
+    def settle(
+        self, act: Act, receipts: list[ReceiptRun], answer: SettleAnswer | None = None,
+        generation: int | None = None,
+    ) -> SettleTicket:  # fmt: skip
+        """Without an `answer` it tells at once what is lost."""
+        tickets: list[SettleTicket] = [SettleTicket()]
+
+        def told(ticket: SettleTicket, error: PushlaneError | None) -> None:
+            if error is not None:
+                raise error
+            tickets.append(ticket)
+
+        self.runner.settle(
+            self.sub.prefix,
+            self.sub.generation if generation is None else generation,
+            act, receipts, answer or told, silently=answer is None,
+        )  # fmt: skip
+        return tickets[-1]
+
+    def set_credit(self, credit: int) -> None:
+        self.runner.credit(self.sub.prefix, self, credit)
+
+    def detach(self, resume_ms: int) -> None:
+        self.runner.detach(self.sub.prefix, self, resume_ms)
+
+    def resume(self, held: list[ReceiptRun]) -> list[ReceiptRun]:
+        """What it lists but no longer holds."""
+        answers: list[list[ReceiptRun]] = []
+
+        def answer(_: int, lost: list[ReceiptRun], error: PushlaneError | None) -> None:
+            if error is not None:
+                raise error
+            answers.append(lost)
+
+        self.runner.resume(self.sub.prefix, held, self, answer)
+        return answers[0]
+
+    def unsubscribe(self) -> None:
+        self.runner.unsubscribe(self.sub.prefix, self)
+
+    def leave(self) -> None:
+        """Everything goes back."""
+        self.runner.end(self.sub.prefix, self)
 
     def _tell(self) -> None:
         self._news.set()
@@ -245,14 +314,21 @@ class Consumer:
     async def ack(self, *runs: Run) -> SettleTicket:
         waiter: Waiter[SettleTicket] = Waiter()
         receipts = [self.receipt(run) for run in runs or self.runs]
-        self.runner.settle(self.sub, self.sub.generation, ACK, receipts, waiter)
+        self.settle(ACK, receipts, waiter)
         return await waiter.wait()
 
     async def nack(self, *runs: Run, **how: Any) -> SettleTicket:
         waiter: Waiter[SettleTicket] = Waiter()
         receipts = [self.receipt(run) for run in runs or self.runs]
-        self.runner.settle(self.sub, self.sub.generation, Act("nack", **how), receipts, waiter)
+        self.settle(Act("nack", **how), receipts, waiter)
         return await waiter.wait()
+
+
+async def settle_as_anybody(r: Rig, prefix: str, n: int) -> SettleTicket:
+    """Ack as somebody who has a receipt, but not the subscription."""
+    waiter: Waiter[SettleTicket] = Waiter()
+    r.runner.settle(prefix, ANYBODY, ACK, [(prefix, n, n)], waiter)
+    return await waiter.wait()
 
 
 def message(body: bytes = b"1", **fields: Any) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pushlane_dispatcher.shard.sink import Attach
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.memory import MemoryLeases
 from tests.dispatcher.rig import TENANT, Consumer, Rig, blocked, rig
@@ -18,7 +19,7 @@ class Heir(Consumer):
     def __init__(self, old: Consumer) -> None:
         self.acking = False
         self.runs, self.again, self.lost_receipts, self.end = [], [], [], None
-        self.sub = old.sub
+        self.runner, self.sub = old.runner, old.sub
         self._news = old._news
 
 
@@ -30,9 +31,9 @@ async def test_a_subscription_that_the_cache_remembered_goes_on() -> None:
         await reopened(it)
         heir, prefix = Heir(old), old.sub.prefix
         held = [(prefix, 1, 1), (prefix, 7, 8), ("foreign", 1, 1)]
-        adopted = it.runner.adopt(prefix, held, heir, 3, lease_ms=9_000, explicit=False)
-        assert adopted is not None
-        subscription, (_, lost) = adopted
+        wish = Attach("s", 3, lease_ms=9_000, prefix=prefix, held=held)
+        lost, subscription = heir.attach(wish, it.runner), heir.sub
+        assert subscription.prefix == prefix
         assert sorted(lost) == sorted([(prefix, 7, 8), ("foreign", 1, 1)])
         assert (subscription.credit, subscription.lease_ms) == (3, 9_000)
         await blocked()
@@ -46,7 +47,9 @@ async def test_nobody_else_s_subscription_is_adopted() -> None:
         other = it.consumer()
         sink = Heir(other)
         for prefix in (other.sub.prefix, "unknown"):
-            assert it.runner.adopt(prefix, [], sink, 1, lease_ms=None, explicit=True) is None
+            held = [(prefix, 1, 1)]
+            assert sink.attach(Attach("s", 1, prefix=prefix, held=held), it.runner) == held
+            assert sink.sub.prefix != prefix
         assert other.sub.token is other
 
 
@@ -57,7 +60,8 @@ async def test_without_a_cache_there_is_nothing_to_adopt() -> None:
         await old.got(1)
         await reopened(it)
         prefix = old.sub.prefix
-        assert it.runner.adopt(prefix, [], Heir(old), 1, lease_ms=None, explicit=True) is None
+        held = [(prefix, 1, 1)]
+        assert Heir(old).attach(Attach("s", 1, prefix=prefix, held=held), it.runner) == held
 
 
 async def test_opened_is_what_open_would_answer_without_waiting() -> None:

@@ -26,9 +26,7 @@ from tests.dispatcher.shared_store import SharedScriptedStore
 def extend(r: Rig, consumer: Consumer) -> Waiter[SettleTicket]:
     waiter: Waiter[SettleTicket] = Waiter()
     receipts = [consumer.receipt(run) for run in consumer.runs]
-    r.runner.settle(
-        consumer.sub, consumer.sub.generation, Act("extend", lease_ms=60_000), receipts, waiter
-    )
+    consumer.settle(Act("extend", lease_ms=60_000), receipts, waiter)
     return waiter
 
 

@@ -60,7 +60,7 @@ async def test_an_answer_may_publish() -> None:
 
 async def test_a_sink_that_raises_is_our_bug() -> None:
     class Broken(Consumer):
-        def deliver(self, runs: list[Run], again: bool) -> None:
+        def deliver(self, runs: list[Run], again: bool, held: int, waiting: int) -> None:
             raise ZeroDivisionError
 
     with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError), flatten_subgroups=True):

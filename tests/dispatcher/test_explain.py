@@ -67,10 +67,10 @@ async def test_ends_that_only_the_store_knows(restart: bool) -> None:
         consumer = r.consumer(2)
         await consumer.got(2)
         prefix = consumer.sub.prefix
-        r.runner.settle(consumer.sub, 1, ACK, [(prefix, 1, 1)])
-        r.runner.settle(consumer.sub, 1, Act("nack", dead=True, error="bad"), [(prefix, 2, 2)])
+        consumer.settle(ACK, [(prefix, 1, 1)])
+        consumer.settle(Act("nack", dead=True, error="bad"), [(prefix, 2, 2)])
         await blocked()
-        r.runner.unsubscribe(consumer.sub)
+        consumer.unsubscribe()
         await r.runner.publish([message(b"another lane")], [7])
         ids += await publish(r, b"purged", b"purged")
         await r.queue.purge()
@@ -120,7 +120,7 @@ async def publish_ends(r: Rig) -> list[str]:
     await consumer.ack()
     await consumer.got(2)
     await consumer.nack(consumer.runs[1], dead=True, error="bad")
-    r.runner.unsubscribe(consumer.sub)
+    consumer.unsubscribe()
     at_once = message().published_at + 1
     publication = await r.queue.publish([message(expires_at=at_once)] * 2)
     ids += [id for id in publication.ids[:1] if id]

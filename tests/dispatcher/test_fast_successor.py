@@ -57,7 +57,7 @@ async def leave_a_backlog(
         consumer = Consumer(queue.runners[0], credit=1)
         await consumer.got(1)
         await consumer.ack()
-        queue.runners[0].unsubscribe(consumer.sub)
+        consumer.unsubscribe()
         await queue.publish([message(b"id", dedup="d", published_at=wall)])
         ttl = message(b"ttl", published_at=wall, expires_at=wall + HOUR // 2)
         await queue.publish([ttl])

@@ -21,15 +21,20 @@ async def test_an_older_holder_has_no_say_after_a_resume_by_another() -> None:
         await blocked()
         (subscription,) = r.runner._shard.consumers.subscriptions.values()
         newer = Consumer(r.runner, session="newer")
-        generation, lost = r.runner.resume(subscription, older.receipts, newer)
-        assert lost == []
+        newer.sub = subscription
+        assert newer.resume(older.receipts) == []
+        older.feed.set_credit(1)
+        older.feed.detach(1)
+        older.feed.unsubscribe()
+        older.feed.end()
+        assert (subscription.credit, subscription.away_until, subscription.closed) == (10, None, 0)
         for act in (ACK, START, Act("nack", dead=True), Act("extend", lease_ms=1_000_000)):
             refused = await older.settle(act, *older.receipts)
             assert (refused.lost, refused.error) == (older.receipts, None)
         before = r.runner.stats()
         assert (before.leased, before.acked, before.dead) == (2, 0, 0)
         waiter: Waiter[SettleTicket] = Waiter()
-        r.runner.settle(subscription, generation, ACK, older.receipts, waiter)
+        newer.settle(ACK, older.receipts, waiter)
         assert (await waiter.wait()).lost == []
         assert r.runner.stats().acked == 2
 
@@ -105,12 +110,13 @@ async def test_what_is_sent_again_to_a_client_that_resumed_is_no_turn() -> None:
         await r.queue.publish([message(b"%d" % n, key=f"{n}") for n in range(20)])
         await blocked()
         [part] = [part for part in it.feed._parts if part.held]
-        [entry] = part.subscription.held.values()
+        subscription = r.queue.runners[part.number]._shard.consumers.subscriptions[part.prefix]
+        [entry] = subscription.held.values()
         it.feed._shares._first = 1 - part.number
         it.feed.detach(30_000)
         it.feed.resume([], (), lambda _: None)
         await blocked()
-        part.deliver(make_runs([entry], entry.deadline), again=True)
+        part.deliver(make_runs([entry], entry.deadline), True, 1, 0)
         while it.receipts:
             assert (await it.ack(it.receipts.pop())).error is None
             await blocked()

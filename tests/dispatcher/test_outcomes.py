@@ -110,7 +110,7 @@ async def test_every_waiting_publisher_and_settler_is_told() -> None:
         settle = Gate()
         store.script.add("settle", settle)
         settler: Waiter[SettleTicket] = Waiter()
-        r.runner.settle(consumer.sub, 1, ACK, [consumer.receipt(consumer.runs[0])], settler)
+        consumer.settle(ACK, [consumer.receipt(consumer.runs[0])], settler)
         await settle.entered.wait()
         for waiter in publishers:
             with pytest.raises(Unavailable) as told:
@@ -350,7 +350,7 @@ async def test_a_body_that_raises_comes_out_as_it_is_and_ends_the_shards() -> No
     with pytest.raises(ZeroDivisionError):
         await body()
     assert isinstance(ends[0], Unavailable)
-    assert ends[1:] == [("unavailable", Stop.CANCELLED.value)]
+    assert ends[1:] == [("unavailable", Stop.CANCELLED.value, [])]
 
 
 async def test_a_cancelled_body_ends_the_shards_cleanly() -> None:

@@ -40,16 +40,16 @@ async def test_it_goes_on_with_the_shards_next_opening(leases: Any) -> None:
         await r.publish(b"1", b"2")
         await blocked()
         held = [(it.receipts[0][0], 1, 2)]
-        first = part.subscription.prefix
+        first = part.prefix
         await r.runner.close()
         await r.dispatcher.open("default", "q")
         while not part.up:
             await blocked()
         if leases:
-            assert (part.subscription.prefix, it.gone) == (first, [])
+            assert (part.prefix, it.gone) == (first, [])
             assert (await it.ack(*held)).lost == []
         else:
-            assert part.subscription.prefix != first
+            assert part.prefix != first
             assert it.gone == held
             assert (await it.ack(*held)).lost == held
 
@@ -59,7 +59,7 @@ async def test_it_tells_how_its_messages_and_receipts_begin() -> None:
         it = await subscribe(r.dispatcher, credit=3)
         for number, part in enumerate(it.feed._parts):
             assert part.place.endswith(f"-{number:x}-")
-            assert part.subscription.prefix.endswith(f"~{number:x}")
+            assert part.prefix.endswith(f"~{number:x}")
 
 
 async def test_nothing_of_a_part_that_has_ended_counts() -> None:
@@ -69,10 +69,10 @@ async def test_nothing_of_a_part_that_has_ended_counts() -> None:
         await blocked()
         part.end()
         part.end()
-        part.deliver([], False)
-        part.lost([("p", 1, 1)])
-        part.hungry(True)
-        part.ended("unavailable", "")
+        part.deliver([], False, 0, 0)
+        part.lost([("p", 1, 1)], 0, 0)
+        part.hungry(True, 0, 0)
+        part.ended("unavailable", "", [])
         part.say_credit(3)
         part.detach(1)
         part.unsubscribe()

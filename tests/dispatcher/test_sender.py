@@ -29,6 +29,7 @@ from tests.dispatcher.rig import (
     memory_store,
     message,
     rig,
+    settle_as_anybody,
 )
 from tests.dispatcher.shared_store import SharedScriptedStore
 
@@ -67,10 +68,10 @@ async def test_settled_receipts_are_forgotten_and_started_ones_told() -> None:
         await consumer.got(2)
         assert [run.started for run in known(leases, r)] == [False]
         prefix = consumer.sub.prefix
-        r.runner.settle(consumer.sub, 1, Act("start"), [(prefix, 1, 1)])
+        consumer.settle(Act("start"), [(prefix, 1, 1)])
         await blocked()
         assert [(run.n, run.started) for run in known(leases, r)] == [(1, True), (2, False)]
-        r.runner.settle(consumer.sub, 1, ACK, [(prefix, 1, 2)])
+        consumer.settle(ACK, [(prefix, 1, 2)])
         await blocked()
         assert known(leases, r) == []
 
@@ -212,7 +213,7 @@ async def test_a_release_that_finds_an_empty_cache_has_it_filled() -> None:
         await consumer.got(2)
         leases.table = LeaseTable()
         leases.script.add("release", fail_after(Forgotten("flushed")))
-        r.runner.settle(consumer.sub, 1, ACK, [(consumer.sub.prefix, 1, 1)])
+        consumer.settle(ACK, [(consumer.sub.prefix, 1, 1)])
         await trio.sleep(5.1)
         assert [(run.n, run.count) for run in known(leases, r)] == [(2, 1)]
 
@@ -264,8 +265,8 @@ async def test_what_was_on_its_way_to_a_lost_connection_comes_by_the_resume() ->
         consumer = r.consumer()
         await r.publish(b"1")
         await gate.entered.wait()
-        r.runner.detach(consumer.sub, 30_000)
-        r.runner.resume(consumer.sub, [], consumer)
+        consumer.detach(30_000)
+        consumer.resume([])
         gate.released.set()
         await consumer.until(lambda: bool(consumer.again))
         await blocked()
@@ -292,7 +293,7 @@ async def test_receipts_outlive_a_restart_if_the_cache_does(lost: bool) -> None:
         await r.publish(b"1", b"2", b"3")
         await consumer.got(3)
         prefix = consumer.sub.prefix
-        r.runner.settle(consumer.sub, 1, ACK, [(prefix, 1, 1)])
+        consumer.settle(ACK, [(prefix, 1, 1)])
         await blocked()
     leases = MemoryLeases() if lost else MemoryLeases(leases.table)
     async with rig(MemoryStore(store.tables), leases) as r:
@@ -302,14 +303,10 @@ async def test_receipts_outlive_a_restart_if_the_cache_does(lost: bool) -> None:
             return
         await blocked()
         assert second.runs == []
-        subscription = r.runner.subscription(prefix)
-        assert subscription is not None
-        assert r.runner.knows(prefix)
-        ticket = r.runner.settle(subscription, subscription.generation, ACK, [(prefix, 2, 2)])
-        assert ticket.lost == []
+        assert (await settle_as_anybody(r, prefix, 2)).lost == []
         assert await second.got(1) == [b"3"]  # its lease ran out, its attempt counted
         assert second.runs[0].attempt == 2
-        assert not r.runner.knows("nobody")
+        assert (await settle_as_anybody(r, "nobody", 2)).lost == [("nobody", 2, 2)]
 
 
 async def test_a_restart_without_its_cache_goes_on_without() -> None:
@@ -335,7 +332,7 @@ async def test_leases_that_outlive_a_restart_run_out_one_by_one() -> None:
         await r.runner.publish([message(b"3")], [7])
         await consumer.got(3)
         prefix = consumer.sub.prefix
-        r.runner.settle(consumer.sub, 1, Act("extend", lease_ms=60_000), [(prefix, 2, 3)])
+        consumer.settle(Act("extend", lease_ms=60_000), [(prefix, 2, 3)])
         await blocked()
     async with rig(MemoryStore(store.tables), MemoryLeases(leases.table)) as r:
         second = r.consumer(acking=True)
@@ -371,4 +368,4 @@ async def test_a_cached_lease_of_what_the_log_has_ended_is_nothing() -> None:
         await consumer.ack(consumer.runs[0])
     async with rig(MemoryStore(store.tables), MemoryLeases(leases.table)) as r:
         assert r.runner.stats().stored == 0
-        assert r.runner.subscription(consumer.sub.prefix) is None
+        assert r.runner.stats().subscriptions == 0

@@ -333,7 +333,7 @@ async def test_a_shard_with_messages_that_wait_to_leave_is_not_idle() -> None:
         await r.publish(b"too large for there")
         await consumer.got(1)
         await consumer.nack(dead=True)
-        r.runner.end(consumer.sub)
+        consumer.leave()
         await trio.sleep(300)
         assert r.runner.running
         await r.dispatcher.update(TENANT, "q.dead", QueueConfig())

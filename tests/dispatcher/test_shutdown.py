@@ -92,7 +92,7 @@ async def test_accepted_publishes_and_acks_are_answered() -> None:
         published: Waiter[PublishTicket] = Waiter()
         settled: Waiter[SettleTicket] = Waiter()
         r.runner.publish_soon([message(b"2")], published)
-        r.runner.settle(consumer.sub, 1, ACK, [consumer.receipt(consumer.runs[0])], settled)
+        consumer.settle(ACK, [consumer.receipt(consumer.runs[0])], settled)
         await blocked()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(r.dispatcher.aclose)
@@ -136,7 +136,7 @@ async def test_what_nobody_waits_for_is_finished_too() -> None:
         settle, mark = Gate(), Gate()
         store.script.add("settle", settle)
         store.script.add("mark_bucket", mark)
-        r.runner.settle(consumer.sub, 1, ACK, [consumer.receipt(consumer.runs[0])])
+        consumer.settle(ACK, [consumer.receipt(consumer.runs[0])])
         await settle.entered.wait()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(r.runner.close)

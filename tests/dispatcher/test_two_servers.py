@@ -587,7 +587,7 @@ async def test_messages_that_can_not_leave_keep_no_other_server_out(a: Server, b
     with trio.fail_after(60):
         while queue.stats().stuck < 2:  # noqa: ASYNC110
             await trio.sleep(1)
-    queue.runners[0].end(consumer.sub)
+    consumer.leave()
     await trio.sleep(Settings().shared_idle_ms / 1000 * 3)
     assert await b.publish(b"3")
     assert await letters.got(2) == [b"1", b"2"]

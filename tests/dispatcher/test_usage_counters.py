@@ -230,7 +230,7 @@ async def consume(r: Rig, *bodies: bytes) -> None:
     for body in bodies:
         await r.publish(body)
         await trio.sleep(1)
-    r.runner.end(consumer.sub)
+    consumer.leave()
     await blocked()
 
 

@@ -36,7 +36,7 @@ async def work(r: Rig) -> None:
     consumer = r.consumer(acking=True)
     await r.publish(b"1", b"22")
     await trio.sleep(1)
-    r.runner.end(consumer.sub)
+    consumer.leave()
 
 
 async def test_a_flush_comes_by_itself() -> None:

@@ -58,7 +58,7 @@ async def fill(dispatcher: Dispatcher) -> list[str]:
         await consumer.got(5)
         await consumer.ack(*consumer.runs[:1])
         await consumer.nack(*consumer.runs[1:2], error="oops")
-        runner.end(consumer.sub)
+        consumer.leave()
     await trio.sleep(1)
     return ids
 

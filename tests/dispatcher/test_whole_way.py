@@ -3,9 +3,10 @@
 import pytest
 import trio
 
-from pushlane.wire.errors import BadRequest, Unavailable
+from pushlane.wire.errors import BadRequest, NotFound, Unavailable
 from pushlane_dispatcher.core.act import ACK, START, Act
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_leases.memory import MemoryLeases
 from tests.dispatcher.rig import TENANT, Gate, ScriptedStore, blocked, message, numbered, rig
@@ -108,13 +109,13 @@ async def test_an_ack_is_answered_only_when_it_is_stored() -> None:
         await consumer.got(1)
         gate = Gate()
         store.script.add("settle", gate)
-        waiter: Waiter[object] = Waiter()
-        ticket = r.runner.settle(consumer.sub, 1, ACK, [consumer.receipt(consumer.runs[0])], waiter)
+        waiter: Waiter[SettleTicket] = Waiter()
+        consumer.settle(ACK, [consumer.receipt(consumer.runs[0])], waiter)
         await gate.entered.wait()
         await blocked()
         assert not waiter.answered
         gate.released.set()
-        assert await waiter.wait() is ticket
+        assert (await waiter.wait()).lost == []
 
 
 async def test_a_repeated_ack_is_a_duplicate_and_a_strange_receipt_is_lost() -> None:
@@ -125,7 +126,7 @@ async def test_a_repeated_ack_is_a_duplicate_and_a_strange_receipt_is_lost() -> 
         await consumer.ack()
         again = await consumer.ack()
         assert again.duplicate == [(consumer.sub.prefix, 1, 1)]
-        strange = r.runner.settle(consumer.sub, 1, ACK, [("nobody", 1, 1)])
+        strange = consumer.settle(ACK, [("nobody", 1, 1)])
         assert strange.lost == [("nobody", 1, 1)]
 
 
@@ -136,11 +137,11 @@ async def test_lease_start_extend_and_expiry() -> None:
         await consumer.got(1)
         receipt = consumer.receipt(consumer.runs[0])
         await trio.sleep(50)  # only reserved: no lease runs
-        waiter: Waiter[object] = Waiter()
-        started = r.runner.settle(consumer.sub, 1, START, [receipt], waiter)
-        assert await waiter.wait() is started
+        waiter: Waiter[SettleTicket] = Waiter()
+        consumer.settle(START, [receipt], waiter)
+        assert (await waiter.wait()).lost == []
         await trio.sleep(9)
-        r.runner.settle(consumer.sub, 1, Act("extend", lease_ms=10_000), [receipt])
+        consumer.settle(Act("extend", lease_ms=10_000), [receipt])
         await trio.sleep(9)
         assert consumer.lost_receipts == []
         began = trio.current_time()
@@ -212,12 +213,12 @@ async def test_priorities_expiry_and_credit() -> None:
         await trio.sleep(2)
         consumer = r.consumer(1)
         assert await consumer.got(1) == [b"high"]
-        r.runner.credit(consumer.sub, 10)
+        consumer.set_credit(10)
         assert await consumer.got(2) == [b"high", b"low"]
         with pytest.raises(BadRequest, match="credit"):
-            r.runner.credit(consumer.sub, -1)
+            consumer.set_credit(-1)
         with pytest.raises(BadRequest, match="credit"):
-            r.consumer(0)
+            r.consumer(1_000_000)
         assert r.runner.stats().expired == 1
 
 
@@ -226,15 +227,15 @@ async def test_a_resumed_session_gets_what_it_did_not_list() -> None:
         consumer = r.consumer()
         await r.publish(b"1", b"2")
         await consumer.got(2)
-        r.runner.detach(consumer.sub, 30_000)
+        consumer.detach(30_000)
         await trio.sleep(10)
         prefix = consumer.sub.prefix
-        _, lost = r.runner.resume(consumer.sub, [(prefix, 1, 1), (prefix, 9, 9)], consumer)
-        assert lost == [(prefix, 9, 9)]
+        first = consumer.sub.generation - 1
+        assert consumer.resume([(prefix, 1, 1), (prefix, 9, 9)]) == [(prefix, 9, 9)]
         await consumer.until(lambda: bool(consumer.again))
         assert [run.messages[0].body for run in consumer.again] == [b"2"]
         assert consumer.again[0].n == 2
-        old = r.runner.settle(consumer.sub, 1, ACK, [(prefix, 1, 2)])
+        old = consumer.settle(ACK, [(prefix, 1, 2)], generation=first)
         assert old.lost == [(prefix, 1, 2)]  # of the connection before
         assert not (await consumer.ack()).lost
 
@@ -244,11 +245,12 @@ async def test_a_session_that_stays_away_loses_what_it_has() -> None:
         consumer, other = r.consumer(1, explicit=True), None
         await r.publish(b"1")
         await consumer.got(1)
-        r.runner.detach(consumer.sub, 5_000)
+        consumer.detach(5_000)
         other = r.consumer()
         assert await other.got(1) == [b"1"]
         assert other.runs[0].deliveries == 1
-        assert r.runner.subscription(consumer.sub.prefix) is None
+        with pytest.raises(NotFound):
+            consumer.resume([])
 
 
 async def test_a_session_that_ends_gives_back_at_once_and_unsubscribing_keeps_leases() -> None:
@@ -256,11 +258,11 @@ async def test_a_session_that_ends_gives_back_at_once_and_unsubscribing_keeps_le
         first = r.consumer()
         await r.publish(b"1")
         await first.got(1)
-        r.runner.end(first.sub)
+        first.leave()
         second = r.consumer()
         await second.got(1)
         assert trio.current_time() < 0.1
-        r.runner.unsubscribe(second.sub)
+        second.unsubscribe()
         await r.publish(b"2")
         assert not (await second.ack()).lost
         assert second.bodies == [b"1"]
@@ -321,8 +323,8 @@ async def test_calls_on_a_stopped_shard_are_unavailable() -> None:
         with pytest.raises(Unavailable):
             await r.runner.publish([message()])
         for call in (
-            lambda: r.runner.settle(consumer.sub, 1, ACK, []),
-            lambda: r.runner.detach(consumer.sub, 1),
+            lambda: consumer.settle(ACK, []),
+            lambda: consumer.resume([]),
             lambda: r.runner.stats(),
             lambda: r.runner.purge(),
             lambda: r.consumer(),

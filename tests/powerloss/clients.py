@@ -13,8 +13,10 @@ from pushlane_dispatcher.core.act import ACK, START, Act
 from pushlane_dispatcher.core.effects import Run, SettleTicket
 from pushlane_dispatcher.core.ident import make_id, parse_id
 from pushlane_dispatcher.core.life import State
+from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.sink import Attach, Attached
 from pushlane_history import event as history
 from pushlane_storage.message import Message
 
@@ -93,16 +95,19 @@ class Consumer:
         self.held: list[int] = []
         self.granted = 0
         self.unanswered = 0
-        self.sub = runner.attach(
-            self, session, credit, lease_ms=lease_ms, explicit=explicit, ack_none=ack_none
-        )
+        self.sub: Subscription
+        runner.attach(self, Attach(session, credit, lease_ms, explicit, ack_none), self._attached)
         book.record(
             history.Subscribe(book.wall(), self.sub.prefix, session, queue, credit, ack_none)
         )
 
     # What the shard says
 
-    def deliver(self, runs: list[Run], again: bool) -> None:
+    def _attached(self, attached: Attached | None, error: PushlaneError | None) -> None:
+        assert attached is not None, error
+        self.sub = self.runner._shard.consumers.subscriptions[attached.prefix]
+
+    def deliver(self, runs: list[Run], again: bool, held: int, waiting: int) -> None:
         sub = self.sub
         for run in runs:
             for index, message in enumerate(run.messages):
@@ -128,17 +133,20 @@ class Consumer:
                     )
                 )
 
-    def lost(self, receipts: list[ReceiptRun]) -> None:
+    def lost(self, receipts: list[ReceiptRun], held: int, waiting: int) -> None:
         for prefix, low, high in receipts:
             for n in range(low, high + 1):
                 self.book.record(history.LeaseLost(self.book.wall(), f"{prefix}.{n}"))
                 if n in self.held:
                     self.held.remove(n)
 
-    def hungry(self, hungry: bool) -> None:
+    def hungry(self, hungry: bool, held: int, waiting: int) -> None:
         """Never: this is the only shard."""
 
-    def ended(self, code: str, message: str) -> None:
+    def holds(self, held: int, waiting: int) -> None:
+        assert held == len(self.sub.held)
+
+    def ended(self, code: str, message: str, held: list[ReceiptRun]) -> None:
         self.held.clear()
 
     # What it does
@@ -173,9 +181,13 @@ class Consumer:
         entry = self.sub.held.get(n)
         reserved = entry is not None and entry.state is State.RESERVED
         receipt = (self.sub.prefix, n, n)
-        ticket = self.runner.settle(self.sub, self.sub.generation, START, [receipt])
-        if reserved and not ticket.lost:
-            self.book.record(history.Start(self.book.wall(), f"{self.sub.prefix}.{n}"))
+
+        def told(ticket: SettleTicket, error: PushlaneError | None) -> None:
+            if reserved and error is None and not ticket.lost:
+                self.book.record(history.Start(self.book.wall(), f"{self.sub.prefix}.{n}"))
+
+        sub = self.sub
+        self.runner.settle(sub.prefix, sub.generation, START, [receipt], told, silently=True)
 
     def _settle(self, kind: Any, numbers: list[int], **options: Any) -> None:
         """One request for a run of receipts."""
@@ -199,7 +211,7 @@ class Consumer:
         receipts = [(sub.prefix, numbers[0], numbers[-1])]
         acts = {"extend": Act("extend", lease_ms=2_000), "ack": ACK}
         act = acts.get(kind) or Act("nack", **options)
-        self.runner.settle(sub, sub.generation, act, receipts, answered)
+        self.runner.settle(sub.prefix, sub.generation, act, receipts, answered)
 
 
 def _runs(numbers: list[int]) -> list[list[int]]:

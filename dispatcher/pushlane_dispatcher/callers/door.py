@@ -112,12 +112,7 @@ class Door:
             self._attach(queue, spec, sink, answer)
 
     def _attach(self, queue: OpenQueue, spec: Spec, sink: FeedSink, answer: Subscribed) -> None:
-        try:
-            feed = Feed(self._dispatcher, queue, spec, sink, self._caller.claims)
-        except PushlaneError as error:
-            answer(None, error)
-        else:
-            answer(feed, None)
+        Feed(self._dispatcher, queue, spec, sink, self._caller.claims).attach(answer)
 
     def settle(
         self, name: str, act: Act, receipts: list[ReceiptRun], answer: Callable[[Gather], None]

@@ -11,6 +11,7 @@ dealt out to shards, and when they stop and come back is decided here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -28,11 +29,15 @@ from pushlane_dispatcher.core.shared_credit import SharedCredit
 from pushlane_dispatcher.core.subscription import REQUEST
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.queues.queues import Elsewhere
+from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.waiter import Waiter
 
 if TYPE_CHECKING:
     from pushlane_dispatcher.dispatcher import Dispatcher
 
 DELETED = "the queue was deleted"
+UNSHARED = 1 << 40
+"""More than any credit."""
 
 
 class Spec(msgspec.Struct, frozen=True):
@@ -102,7 +107,6 @@ class Feed:
         sink: FeedSink,
         claims: Claims,
     ) -> None:
-        """Attaches to all shards, or to none and raises."""
         self.spec = spec
         self.sink = sink
         self.claims = claims
@@ -119,17 +123,33 @@ class Feed:
         """The shards share its credit."""
         self._shares = SharedCredit(spec.credit, int(dispatcher.chance() * len(queue.runners)))
         self._reattaching = False
-        self._parts: list[Part] = []
-        self._attach(queue)
+        self._dealing = False
+        self._parts = [Part(self, number, shard) for number, shard in enumerate(queue.runners)]
 
-    def _attach(self, queue: OpenQueue) -> None:
-        credits = self._deal([0] * len(queue.runners))
-        try:
-            for number, runner in enumerate(queue.runners):
-                self._parts.append(Part(self, number, runner, credits[number]))
-        except PushlaneError:
-            self.end()
-            raise
+    def attach(self, answer: Callable[[Feed | None, PushlaneError | None], None]) -> None:
+        """To all shards, or to none: then it answers why."""
+        waits, parts = len(self._parts), self._parts
+        failed: list[PushlaneError] = []
+
+        def told(error: PushlaneError | None) -> None:
+            nonlocal waits
+            waits -= 1
+            if error is not None:
+                failed.append(error)
+            if not waits and failed:
+                self.end()
+                answer(None, failed[0])
+            elif not waits:
+                answer(self, None)
+                self._rebalance()
+
+        for part in parts:
+            part.attach(part.shard, self._first_credit, told)
+
+    @property
+    def _first_credit(self) -> int:
+        """Of one that attaches: shares are dealt out to those that have."""
+        return 0 if self.shared or self._paused else self._credit
 
     @property
     def held(self) -> int:
@@ -156,7 +176,7 @@ class Feed:
         self._shares.total = credit
         down = [part.number for part in self._parts if not part.up]
         if self._brief:  # it needs no credit where nothing is left, if there may be elsewhere
-            resting = [part.number for part in self._parts if part.resting or not part.up]
+            resting = [*down, *(part.number for part in self._parts if part.up and part.resting)]
             down = resting if len(resting) < len(used) else down
         return self._shares.deal(used, down)
 
@@ -164,22 +184,35 @@ class Feed:
         """Deal out the credit again: something was delivered, settled, lost or paused."""
         if self.closed:
             return
+        self._dealing = True
         parts = self._parts
         credits = self._deal([part.used for part in parts])
-        # Those that get less come first, so that at no time there is more than the credit.
-        for part, credit in sorted(
-            zip(parts, credits, strict=True), key=lambda item: item[1] - item[0].subscription.credit
-        ):
-            part.set_credit(credit)
+        for part, credit in zip(parts, credits, strict=True):
+            if credit < part.credit:
+                part.set_credit(credit)
+        # There is never more than the credit: nobody gets what another may still use.
+        room = self._shares.total - sum([part.most for part in parts]) if self.shared else UNSHARED
+        for part, credit in zip(parts, credits, strict=True):
+            if credit > part.credit:
+                most = part.most
+                part.set_credit(min(credit, most + max(0, room)))
+                room -= max(0, part.credit - most)
+        self._dealing = False
 
     # What shards say
+
+    def part_changed(self) -> None:
+        """What is held there is another number, or it goes by another credit."""
+        if self.shared and not self._dealing:
+            self._rebalance()
+        self.sink.settled()
 
     def part_hungry(self, part: Part, hungry: bool) -> None:
         part.resting = self._brief and not hungry
         self._shares.hungry(part.number, hungry)
         self._rebalance()
         if hungry:
-            part.say_credit(part.subscription.credit)
+            part.say_credit(part.credit)
         elif self._brief and all(each.resting or not each.up for each in self._parts):
             self.sink.quiet()
 
@@ -194,10 +227,11 @@ class Feed:
 
     def part_lost(self, receipts: list[ReceiptRun]) -> None:
         self._tell_lost(receipts)
-        self._settled()
+        self.part_changed()
 
     def part_ended(self, part: Part, code: str, message: str) -> None:
         if self.closed:
+            self.sink.settled()
             return
         if self._brief:  # it may get something of the other shards
             self._tell_lost(part.orphans)
@@ -210,12 +244,6 @@ class Feed:
     def _tell_lost(self, receipts: list[ReceiptRun]) -> None:
         if receipts:
             self.sink.lost(receipts)
-
-    def _settled(self) -> None:
-        """Permits came back."""
-        if self.shared and not self.closed:
-            self._rebalance()
-        self.sink.settled()
 
     def _over(self, code: str, message: str) -> None:
         self.end()
@@ -238,12 +266,20 @@ class Feed:
         self.claims = claims
         by_part, lost = self._split(held)
         self._shares.resumed()
+        waits = len(self._parts)
+
+        def told(more: list[ReceiptRun]) -> None:
+            nonlocal waits
+            waits -= 1
+            lost.extend(more)
+            if not waits:
+                if not self.closed:
+                    self._reattach_soon()
+                    self._rebalance()
+                answer(lost)
+
         for part in self._parts:
-            lost += part.resume(by_part.get(part, []))
-        if not self.closed:
-            self._reattach_soon()
-            self._rebalance()
-        answer(lost)
+            part.resume(by_part.get(part, []), told)
 
     def unsubscribe(self) -> None:
         """It gets nothing more; what it has leased stays its own."""
@@ -277,17 +313,10 @@ class Feed:
         mine, foreign = self._split(receipts)
         gather = Gather(len(mine) + 1, answer)
         for part, own in mine.items():
-            try:
-                ticket = part.settle(act, own, None if silently else gather)
-            except PushlaneError as error:
-                gather.one_less(error)
-            else:
-                if silently:
-                    gather(ticket, None)
+            part.settle(act, own, gather, silently=silently)
         if foreign:
-            runners = [part.runner if part.up else None for part in self._parts]
-            settle_loose(runners, act, foreign, gather, silently=silently)
-        self._settled()
+            shards = [part.shard if part.up else None for part in self._parts]
+            settle_loose(shards, act, foreign, gather, silently=silently)
         gather.one_less()
 
     def _split(
@@ -295,17 +324,14 @@ class Feed:
     ) -> tuple[dict[Part, list[ReceiptRun]], list[ReceiptRun]]:
         """Receipts by part, and those that are nobody's here."""
         parts = self._parts
-        if self.closed:  # nobody says when its shard stops
-            for part in parts:
-                part.up = part.up and part.runner.stopped_by is None
         only = parts[0]
         if len(parts) == 1 and only.up:
             for run in receipts:  # asked with every settle
-                if run[0] != only.subscription.prefix:
+                if run[0] != only.prefix:
                     break
             else:
                 return {only: receipts}, []
-        by_prefix = {part.subscription.prefix: part for part in parts}
+        by_prefix = {part.prefix: part for part in parts}
         found: dict[Part, list[ReceiptRun]] = {}
         foreign: list[ReceiptRun] = []
         for run in receipts:
@@ -350,7 +376,7 @@ class Feed:
             for part in self._parts:
                 if not part.up:
                     self._shares.hungry(part.number, False)
-                    self._tell_lost(part.reattach(queue.runners[part.number], 0))
+                    await self._attach_again(part, queue.runners[part.number])
         except NotFound:
             if self._wanted:
                 self._over("not_found", DELETED)
@@ -361,3 +387,10 @@ class Feed:
             return False
         self._rebalance()
         return True
+
+    async def _attach_again(self, part: Part, shard: ShardRunner) -> None:
+        waiter: Waiter[None] = Waiter()
+        part.attach(shard, self._first_credit, partial(waiter, None))
+        await waiter.wait()
+        if self.closed:  # meanwhile
+            part.end()

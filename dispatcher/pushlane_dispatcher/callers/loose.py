@@ -6,14 +6,18 @@ its session, which only the lease cache remembered. The shard decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from pushlane.wire.errors import PushlaneError
-from pushlane.wire.receipts import ReceiptRun
+from pushlane.wire.receipts import ReceiptRun, count
 from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.core.act import Act
+from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.core.subscription import ANYBODY
 from pushlane_dispatcher.queues.route import marked_shard
 from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.sink import SettleAnswer
 
 Runners = Sequence[ShardRunner | None]
 """Of all shards; None: that one has stopped."""
@@ -32,23 +36,36 @@ def settle_loose(
     for run in receipts:
         by_prefix.setdefault(run[0], []).append(run)
     for prefix, own in by_prefix.items():
-        runner = _find(runners, prefix)
-        if runner is None:
-            gather.lost += own
-            continue
+        shard = marked_shard(prefix)
+        asked = runners if shard is None else runners[shard : shard + 1]
+        settle = partial(_settle, prefix=prefix, act=act, receipts=own, silently=silently)
         gather.more()
-        try:
-            ticket = runner.settle_loose(prefix, act, own, None if silently else gather)
-        except PushlaneError as error:
-            gather.one_less(error)
+        _try_each([runner for runner in asked if runner is not None], settle, own, gather)
+
+
+def _settle(
+    runner: ShardRunner, answer: SettleAnswer, *, prefix: str, act: Act,
+    receipts: list[ReceiptRun], silently: bool,
+) -> None:  # fmt: skip
+    runner.settle(prefix, ANYBODY, act, receipts, answer, silently=silently)
+
+
+def _try_each(
+    runners: list[ShardRunner],
+    settle: Callable[[ShardRunner, SettleAnswer], None],
+    receipts: list[ReceiptRun],
+    gather: Gather,
+) -> None:
+    """The shard that the prefix names; where it names none, one after the other until one has
+    some of them."""
+    if not runners:
+        gather(SettleTicket(lost=receipts), None)
+        return
+
+    def answered(ticket: SettleTicket, error: PushlaneError | None) -> None:
+        if len(runners) > 1 and error is None and count(ticket.lost) == count(receipts):
+            _try_each(runners[1:], settle, receipts, gather)
         else:
-            if silently:
-                gather(ticket, None)
+            gather(ticket, error)
 
-
-def _find(runners: Runners, prefix: str) -> ShardRunner | None:
-    """The shard that a prefix names; where it names none, the one that knows it."""
-    shard = marked_shard(prefix)
-    if shard is not None:
-        return runners[shard] if shard < len(runners) else None
-    return next((each for each in runners if each is not None and each.knows(prefix)), None)
+    settle(runners[0], answered)

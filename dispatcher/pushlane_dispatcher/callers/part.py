@@ -1,23 +1,22 @@
 """A part: what one shard of a queue has to do with one feed.
 
-It is the sink that the shard pushes into. A shard that stops takes its part along: then the part is
-*down* until the dispatcher has opened the shard again. What the client held meanwhile is its own
-if the lease cache remembered it, and lost otherwise.
+It is the sink that the shard pushes into, and knows of the shard only what that says. A shard that
+stops takes its part along: then the part is *down* until the dispatcher has opened the shard again.
+What the client held meanwhile is its own if the lease cache remembered it, and lost otherwise.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pushlane.wire.errors import Unavailable
+from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane.wire.receipts import ReceiptRun, count
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import Run, SettleTicket
-from pushlane_dispatcher.core.runs import runs_of_numbers
-from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.shard.runner import ShardRunner
-from pushlane_dispatcher.shard.sink import SettleAnswer
+from pushlane_dispatcher.shard.sink import Attach, Attached, SettleAnswer
 
 if TYPE_CHECKING:
     from pushlane_dispatcher.callers.feed import Feed
@@ -27,158 +26,187 @@ DOWN = Unavailable("the queue moves: try again", retry_ms=100)
 
 class Part:
     __slots__ = (
-        "_feed", "generation", "number", "orphans", "place", "resting", "runner", "subscription",
-        "up",
+        "_asked", "_feed", "_most", "credit", "generation", "lease_ms", "number", "orphans",
+        "place", "prefix", "resting", "shard", "showing", "up", "waiting",
     )  # fmt: skip
 
-    def __init__(self, feed: Feed, number: int, runner: ShardRunner, credit: int) -> None:
-        """Attaches, or raises what the shard says."""
+    def __init__(self, feed: Feed, number: int, shard: ShardRunner) -> None:
         self._feed = feed
         self.number = number
-        self.place = f"{runner.key.queue_id}-{runner.key.shard:x}-"
+        self.place = f"{shard.key.queue_id}-{shard.key.shard:x}-"
         """How ids of messages of this shard begin."""
-        self.runner = runner
-        self.subscription = self._attach(credit)
-        self.generation = self.subscription.generation
+        self.shard = shard
+        self.up = False
+        self.prefix = ""
+        """How its receipts begin."""
+        self.generation = 0
         """What the shard last said: every settle carries it."""
-        self.up = True
+        self.lease_ms = 0
+        self.credit = 0
+        """What the shard was last told …"""
+        self._asked = 0
+        """… and how often it has not said yet that it goes by it."""
+        self._most = 0
+        """Of the credits that it may go by at the moment."""
+        self.showing = 0
+        """Unsettled messages of the client, as the shard last said."""
+        self.waiting = 0
+        """Permits in backoff, likewise."""
         self.resting = False
         """Of a request's: the shard said that nothing is left for it there."""
         self.orphans: list[ReceiptRun] = []
         """What the client has of a shard that stopped."""
 
-    def _attach(self, credit: int) -> Subscription:
-        spec = self._feed.spec
-        subscription = self.runner.attach(
-            self,
-            spec.session,
-            max(1, credit),
-            lease_ms=spec.lease_ms,
-            explicit=spec.explicit,
-            ack_none=spec.ack_none,
-            shared=self._feed.shared,
-            client=spec.client,
-            claims=self._feed.claims,
-        )
-        if not credit:  # nothing is granted inside these calls
-            self.runner.credit(subscription, 0)
-        return subscription
+    def attach(
+        self, shard: ShardRunner, credit: int, answer: Callable[[PushlaneError | None], None]
+    ) -> None:
+        """Subscribe, or go on with another owner of the same shard: what was lost with the old one
+        is told."""
+        feed, spec = self._feed, self._feed.spec
+        wish = Attach(
+            spec.session, credit, spec.lease_ms, spec.explicit, spec.ack_none, feed.shared,
+            spec.client, feed.claims, self.prefix, self.orphans,
+        )  # fmt: skip
+        self.shard = shard
+        self.credit = self._most = credit
+        shard.attach(self, wish, partial(self._attached, answer))
+
+    def _attached(
+        self,
+        answer: Callable[[PushlaneError | None], None],
+        attached: Attached | None,
+        error: PushlaneError | None,
+    ) -> None:
+        if attached is not None:
+            self.orphans = []
+            self.prefix, self.generation = attached.prefix, attached.generation
+            self.lease_ms = attached.lease_ms
+            self.up = True
+            if attached.lost:
+                self._feed.sink.lost(attached.lost)
+        answer(error)
 
     # Credit
 
     @property
     def held(self) -> int:
         """Unsettled messages of a client that this shard knows of."""
-        return len(self.subscription.held) if self.up else 0
+        return self.showing if self.up else 0
 
     @property
     def used(self) -> int:
         """Permits that are held, also of a shard that stopped, or in backoff."""
-        if not self.up:
-            return count(self.orphans)
-        return len(self.subscription.held) + self.subscription.waiting
+        return self.showing + self.waiting if self.up else count(self.orphans)
+
+    @property
+    def most(self) -> int:
+        """So many permits it may use, until it says that it goes by another credit."""
+        return max(self._most, self.used) if self.up else self.used
 
     def set_credit(self, credit: int) -> None:
-        if credit != self.subscription.credit:
+        if credit != self.credit:
             self.say_credit(credit)
 
     def say_credit(self, credit: int) -> None:
         if self.up:
-            with suppress(Unavailable):  # it stops, and will say so
-                self.runner.credit(self.subscription, credit)
+            self.credit = credit
+            self._most = max(self._most, credit)
+            self._asked += 1
+            self.shard.credit(self.prefix, self, credit, self._credited)
+
+    def _credited(self) -> None:
+        self._asked -= 1
+        if not self._asked:
+            self._most = self.credit
+            self._feed.part_changed()
 
     # Receipts
 
     def settle(
-        self, act: Act, receipts: list[ReceiptRun], answer: SettleAnswer | None
-    ) -> SettleTicket:
-        if not self.up:
-            raise DOWN
-        return self.runner.settle(self.subscription, self.generation, act, receipts, answer)
+        self, act: Act, receipts: list[ReceiptRun], answer: SettleAnswer, *, silently: bool
+    ) -> None:
+        if self.up:
+            self.shard.settle(
+                self.prefix, self.generation, act, receipts, answer, silently=silently
+            )
+        else:
+            answer(SettleTicket(), DOWN)
 
     # Coming and going of the client
 
     def detach(self, resume_ms: int) -> None:
         if self.up:
-            try:
-                self.runner.detach(self.subscription, resume_ms)
-            except Unavailable:
-                self.up = False
+            self.shard.detach(self.prefix, self, resume_ms)
 
-    def resume(self, held: list[ReceiptRun]) -> list[ReceiptRun]:
+    def resume(self, held: list[ReceiptRun], answer: Callable[[list[ReceiptRun]], None]) -> None:
         """What the client lists but no longer holds here; told later of a part that is down."""
-        known = self.runner.subscription(self.subscription.prefix) is self.subscription
-        if self.up and known:
-            try:
-                self.generation, lost = self.runner.resume(self.subscription, held, self)
-            except Unavailable:  # it is closing: the shard's next opening goes on with it
-                return []
-            return lost
-        self.up = False
-        self.orphans = held
-        return []
+        if self.up:
+            self.shard.resume(self.prefix, held, self, partial(self._resumed, held, answer))
+        else:
+            self.orphans = held
+            answer([])
+
+    def _resumed(
+        self,
+        held: list[ReceiptRun],
+        answer: Callable[[list[ReceiptRun]], None],
+        generation: int,
+        lost: list[ReceiptRun],
+        error: PushlaneError | None,
+    ) -> None:
+        if error is None:
+            self.generation = generation
+        elif isinstance(error, NotFound):
+            self._go_down(held)
+        answer(lost)  # of a shard that is closing: its next opening goes on with it
 
     def unsubscribe(self) -> None:
         if self.up:
-            try:
-                self.runner.unsubscribe(self.subscription)
-            except Unavailable:
-                self.up = False
+            self.shard.unsubscribe(self.prefix, self)
 
     def end(self) -> None:
         if self.up:
-            self.up = False
-            with suppress(Unavailable):
-                self.runner.end(self.subscription)
+            self._go_down([])
+            self.shard.end(self.prefix, self)
 
-    # The shard stops, and comes back
-
-    def reattach(self, runner: ShardRunner, credit: int) -> list[ReceiptRun]:
-        """Go on with another runner of the same shard. Answers what was lost with the old one."""
-        spec = self._feed.spec
-        adopted = runner.adopt(
-            self.subscription.prefix, self.orphans, self, credit,
-            lease_ms=spec.lease_ms, explicit=spec.explicit, shared=self._feed.shared,
-            client=spec.client, claims=self._feed.claims,
-        )  # fmt: skip
-        lost, self.orphans = self.orphans, []
-        self.runner = runner
-        if adopted is None:
-            self.subscription = self._attach(credit)
-            self.generation = self.subscription.generation
-        else:
-            self.subscription, (self.generation, lost) = adopted
-        self.up = True
-        return lost
+    def _go_down(self, held: list[ReceiptRun]) -> None:
+        self.up = False
+        self.orphans = held
+        self._asked = self.showing = self.waiting = 0
 
     # The sink
 
-    def deliver(self, runs: list[Run], again: bool) -> None:
+    def holds(self, held: int, waiting: int) -> None:
+        self.showing, self.waiting = held, waiting
+        self._feed.part_changed()
+
+    def deliver(self, runs: list[Run], again: bool, held: int, waiting: int) -> None:
         if not self.up:
             return
         self.resting = False
-        feed, subscription = self._feed, self.subscription
-        prefix: str | None = subscription.prefix
-        lease_ms: int | None = subscription.lease_ms
+        self.showing, self.waiting = held, waiting
+        feed = self._feed
+        prefix: str | None = self.prefix
+        lease_ms: int | None = self.lease_ms
         if again and runs[0].started:
             lease_ms = feed.lease_left(runs[0].deadline)
-        if subscription.ack_none:
+        if feed.spec.ack_none:
             prefix = lease_ms = None
         feed.sink.deliver(runs, self.place, prefix, lease_ms, again)
         if feed.shared and not again:  # what is sent again was no turn: it may still be hungry
             feed.part_delivered(self)
 
-    def lost(self, receipts: list[ReceiptRun]) -> None:
+    def lost(self, receipts: list[ReceiptRun], held: int, waiting: int) -> None:
         if self.up:
+            self.showing, self.waiting = held, waiting
             self._feed.part_lost(receipts)
 
-    def hungry(self, hungry: bool) -> None:
+    def hungry(self, hungry: bool, held: int, waiting: int) -> None:
         if self.up:
+            self.showing, self.waiting = held, waiting
             self._feed.part_hungry(self, hungry)
 
-    def ended(self, code: str, message: str) -> None:
+    def ended(self, code: str, message: str, held: list[ReceiptRun]) -> None:
         if self.up:
-            prefix, held = self.subscription.prefix, self.subscription.held
-            self.orphans = runs_of_numbers(prefix, sorted(held))
-            self.up = False
+            self._go_down(held)
             self._feed.part_ended(self, code, message)

@@ -47,6 +47,7 @@ from pushlane_dispatcher.core.effects import (
     Transfer,
     WriteNote,
 )
+from pushlane_dispatcher.core.runs import runs_of_numbers
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.queues.transfers import Errors, Send
 from pushlane_dispatcher.recording.notes import Notes
@@ -565,8 +566,9 @@ class Engine:
                 self._notes.answered(ticket, error)
             ticket.token(ticket, error)
         for subscription in list(self.shard.consumers.subscriptions.values()):
-            if subscription.token is not None and not subscription.closed:
-                subscription.token.ended(reason.code, reason.value)
+            if subscription.token is not None:
+                held = runs_of_numbers(subscription.prefix, sorted(subscription.held))
+                subscription.token.ended(reason.code, reason.value, held)
         self.waiting_publishers.dismiss()
         self.shard.dispose()
         self.stopped.set()

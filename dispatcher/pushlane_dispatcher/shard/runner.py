@@ -1,15 +1,16 @@
 """A shard runner: what callers may ask of an open shard.
 
 Everything but `publish` and `room` is a plain call: it changes the core on the spot, in the
-caller's task, and the shard's own task (`Engine`) sees to the rest. Calls for a shard that has
-stopped, or takes nothing more on, raise `Unavailable`: ask the dispatcher for it again.
+caller's task, and the shard's own task (`Engine`) sees to the rest. What consumers ask is answered
+by callback, with values only (`sink`): they may be far away. The other calls raise `Unavailable`
+once the shard has stopped, or takes nothing more on: ask the dispatcher for it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 
-from pushlane.wire.errors import Throttled, Unavailable
+from pushlane.wire.errors import NotFound, PushlaneError, Throttled, Unavailable
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.context import Context
 from pushlane_dispatcher.core.act import START, Act
@@ -27,7 +28,15 @@ from pushlane_dispatcher.queues.route import mark_prefix
 from pushlane_dispatcher.queues.transfers import Send
 from pushlane_dispatcher.recording.notes import Notes
 from pushlane_dispatcher.shard.engine import Engine
-from pushlane_dispatcher.shard.sink import PublishAnswer, SettleAnswer, Sink
+from pushlane_dispatcher.shard.sink import (
+    Attach,
+    AttachAnswer,
+    Attached,
+    PublishAnswer,
+    ResumeAnswer,
+    SettleAnswer,
+    Sink,
+)
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_dispatcher.usage.counters import ShardCounters, Uncounted
 from pushlane_dispatcher.waiter import Waiter
@@ -183,155 +192,179 @@ class ShardRunner:
 
     # Consuming
 
-    def attach(
-        self,
-        sink: Sink,
-        session: str,
-        credit: int,
-        *,
-        lease_ms: int | None = None,
-        explicit: bool = False,
-        ack_none: bool = False,
-        shared: bool = False,
-        client: str = "",
-        claims: Claims = (),
-    ) -> Subscription:
-        """Subscribe. Nothing is delivered before this returned.
+    def attach(self, sink: Sink, wish: Attach, answer: AttachAnswer) -> None:
+        """Subscribe, or go on with what only the lease cache remembered."""
+        try:
+            self._now_if_open()
+            attached = self._adopt(sink, wish) or self._attach(sink, wish)
+        except PushlaneError as error:
+            answer(None, error)
+        else:
+            answer(attached, None)
 
-        `shared`: its credit is a share of one for several shards (`SharedCredit`). `claims`: who
-        asks; of all subscriptions of a shard they get their share.
-        """
-        self._now_if_open()
+    def _attach(self, sink: Sink, wish: Attach) -> Attached:
         subscription = Subscription(
             mark_prefix(self._context.prefix(), self._shard.key.shard),
-            session,
-            credit,
-            self._shard.config.lease_ms if lease_ms is None else lease_ms,
-            explicit=explicit,
-            ack_none=ack_none,
-            shared=shared,
+            wish.session,
+            max(1, wish.credit),
+            self._shard.config.lease_ms if wish.lease_ms is None else wish.lease_ms,
+            explicit=wish.explicit,
+            ack_none=wish.ack_none,
+            shared=wish.shared,
             token=sink,
-            client=client,
-            claims=claims,
+            client=wish.client,
+            claims=wish.claims,
         )
         self._shard.attach(subscription)
+        if subscription.credit != wish.credit:  # nothing is granted inside these calls
+            self._shard.credit(subscription, wish.credit)
         if self._notes is not None:
             self._notes.subscribed(subscription)
         self._engine.wake()
-        return subscription
+        lease_ms = subscription.lease_ms
+        return Attached(subscription.prefix, subscription.generation, lease_ms, wish.held)
 
-    def adopt(
-        self, prefix: str, held: Iterable[ReceiptRun], sink: Sink, credit: int,
-        *, lease_ms: int | None, explicit: bool, shared: bool = False, client: str = "",
-        claims: Claims = (),
-    ) -> tuple[Subscription, Resumed] | None:  # fmt: skip
-        """Resume a subscription that only the lease cache remembered, as `attach` had it.
-
-        None: nobody knows it.
-        """
-        self._now_if_open()
-        found = self.subscription(prefix)
+    def _adopt(self, sink: Sink, wish: Attach) -> Attached | None:
+        """None: nobody knows it, or somebody has it."""
+        found = self._subscriptions.get(wish.prefix)
         if found is None or found.token is not None:
             return None
-        found.explicit, found.shared, found.client = explicit, shared, client
-        if lease_ms is not None:
-            found.lease_ms = lease_ms
-        resumed = self.resume(found, held, sink)
-        self._shard.claim(found, claims)
-        self.credit(found, credit)
+        found.explicit, found.shared, found.client = wish.explicit, wish.shared, wish.client
+        if wish.lease_ms is not None:
+            found.lease_ms = wish.lease_ms
+        generation, lost = self._resume(found, wish.held, sink)
+        self._shard.claim(found, wish.claims)
+        self._shard.credit(found, wish.credit)
         if self._notes is not None:
+            self._notes.credited(found, wish.credit)
             self._notes.subscribed(found)
-        return found, resumed
+        _tell(found)
+        return Attached(found.prefix, generation, found.lease_ms, lost)
 
-    def subscription(self, prefix: str) -> Subscription | None:
-        """Whose receipts begin like this: attached here, or known to the lease cache."""
-        return self._shard.consumers.subscriptions.get(prefix)
+    def resume(
+        self, prefix: str, held: Iterable[ReceiptRun], sink: Sink, answer: ResumeAnswer
+    ) -> None:
+        """Its client is back, on another connection: from now on `sink` has it."""
+        found = self._subscriptions.get(prefix)
+        try:
+            self._now_if_open()
+            if found is None:
+                raise NotFound("nobody knows this subscription any more")
+        except PushlaneError as error:
+            answer(0, [], error)
+            return
+        generation, lost = self._resume(found, held, sink)
+        _tell(found)
+        answer(generation, lost, None)
 
-    def detach(self, subscription: Subscription, resume_ms: int) -> None:
-        """Its connection is lost; it may resume for a while."""
-        now = self._now_if_alive()
-        self._shard.detach(subscription, resume_ms, now)
+    def _resume(self, found: Subscription, held: Iterable[ReceiptRun], sink: Sink) -> Resumed:
+        found.token = sink
+        resumed = self._shard.resume(found, held, self._now())
         if self._notes is not None:
-            self._notes.detached(subscription)
-        self._engine.wake()
-
-    def resume(self, subscription: Subscription, held: Iterable[ReceiptRun], sink: Sink) -> Resumed:
-        """It is back, on another connection."""
-        now = self._now_if_open()
-        subscription.token = sink
-        resumed = self._shard.resume(subscription, held, now)
-        if self._notes is not None:
-            self._notes.resumed(subscription)
+            self._notes.resumed(found)
         self._engine.wake()
         return resumed
 
-    def unsubscribe(self, subscription: Subscription) -> None:
+    def detach(self, prefix: str, sink: Sink, resume_ms: int) -> None:
+        """Its connection is lost; it may resume for a while."""
+        found = self._held_by(prefix, sink)
+        if found is not None:
+            self._shard.detach(found, resume_ms, self._now())
+            if self._notes is not None:
+                self._notes.detached(found)
+
+    def unsubscribe(self, prefix: str, sink: Sink) -> None:
         """It gets nothing more; what it has leased stays its own."""
-        now = self._now_if_alive()
-        self._shard.unsubscribe(subscription, now)
-        if self._notes is not None:
-            self._notes.unsubscribed(subscription)
-        self._engine.wake()
+        found = self._held_by(prefix, sink)
+        if found is not None:
+            self._shard.unsubscribe(found, self._now())
+            if self._notes is not None:
+                self._notes.unsubscribed(found)
+            _tell(found)
 
-    def end(self, subscription: Subscription) -> None:
+    def end(self, prefix: str, sink: Sink) -> None:
         """Its session closed in good order: everything goes back at once."""
-        now = self._now_if_alive()
-        self._shard.end(subscription, now)
-        if self._notes is not None:
-            self._notes.unsubscribed(subscription)
-        self._engine.wake()
+        found = self._held_by(prefix, sink)
+        if found is not None:
+            self._shard.end(found, self._now())
+            if self._notes is not None:
+                self._notes.unsubscribed(found)
 
-    def credit(self, subscription: Subscription, credit: int) -> None:
-        self._now_if_alive()
-        self._shard.credit(subscription, credit)
-        if self._notes is not None:
-            self._notes.credited(subscription, credit)
+    def credit(
+        self, prefix: str, sink: Sink, credit: int, answer: Callable[[], None] | None = None
+    ) -> None:
+        """Answers once the shard goes by it, after it has said what is held."""
+        found = self._held_by(prefix, sink)
+        if found is not None:
+            self._shard.credit(found, credit)
+            if self._notes is not None:
+                self._notes.credited(found, credit)
+            _tell(found)
+            if answer is not None:
+                answer()
+
+    def _held_by(self, prefix: str, sink: Sink) -> Subscription | None:
+        """None: it is over, somebody else has it by now, or the shard has stopped."""
+        found = self._subscriptions.get(prefix)
+        if found is None or found.token is not sink or self._engine.stopped_by is not None:
+            return None
+        self.used_at = self._now()
         self._engine.wake()
+        return found
+
+    @property
+    def _subscriptions(self) -> dict[str, Subscription]:
+        return self._shard.consumers.subscriptions
 
     def settle(
-        self, subscription: Subscription, generation: int, act: Act,
-        receipts: Sequence[ReceiptRun], answer: SettleAnswer | None = None,
-    ) -> SettleTicket:  # fmt: skip
-        """`generation` is what the last attach or resume was told. `ticket.lost` is complete when
-        this returns.
+        self, prefix: str, generation: int, act: Act, receipts: Sequence[ReceiptRun],
+        answer: SettleAnswer, *, silently: bool = False,
+    ) -> None:  # fmt: skip
+        """`generation` is what the last attach or resume was told; `ANYBODY`: who has receipts
+        that nobody else holds.
 
-        `BadRequest` when a delay is longer than the queue keeps messages: nothing changes.
+        Answers when it is durable; `silently`: as soon as it is known what is lost.
         """
+        try:
+            self._check_delay(act)
+            now = self._now_if_alive()
+        except PushlaneError as error:
+            answer(SettleTicket(), error)
+            return
+        ticket = self._ticket(None if silently else answer)
+        found = self._shard.consumers.subscriptions.get(prefix)
+        if found is None:
+            self._shard.settle_lost(prefix, receipts, ticket, now)
+        else:
+            if found.brief and not found.closed and act.verb != "start":
+                self._start(found, receipts, now)
+            self._shard.settle(found, generation, act, receipts, ticket, now)
+            if self._notes is not None:
+                self._notes.asked(act, receipts, found, ticket)
+            _tell(found)
+        if silently:
+            answer(ticket, None)
+
+    def _start(self, found: Subscription, receipts: Sequence[ReceiptRun], now: int) -> None:
+        """Of a request that is not over yet: who has a receipt has the answer."""
+        ticket = SettleTicket(silent=True)
+        self._shard.settle(found, ANYBODY, START, receipts, ticket, now)
+        if self._notes is not None:
+            self._notes.asked(START, receipts, found, ticket)
+
+    def _check_delay(self, act: Act) -> None:
         if act.delay_ms:
             refusal = too_long(act.delay_ms, self._shard.config.retention_ms)
             if refusal is not None:
                 raise refusal
-        ticket, now = self._ticket(answer)
-        self._shard.settle(subscription, generation, act, receipts, ticket, now)
-        if self._notes is not None:
-            self._notes.asked(act, receipts, subscription, ticket)
-        return ticket
-
-    def settle_loose(
-        self, prefix: str, act: Act, receipts: Sequence[ReceiptRun],
-        answer: SettleAnswer | None = None,
-    ) -> SettleTicket:  # fmt: skip
-        """The same for whoever has receipts with this prefix, where nobody holds them."""
-        found = self.subscription(prefix)
-        if found is not None:
-            if found.brief and not found.closed:  # who has a receipt has the answer
-                self.settle(found, ANYBODY, START, receipts)
-            return self.settle(found, ANYBODY, act, receipts, answer)
-        ticket, now = self._ticket(answer)
-        self._shard.settle_lost(prefix, receipts, ticket, now)
-        return ticket
-
-    def knows(self, prefix: str) -> bool:
-        """Whether receipts that begin like this are, or were, from here."""
-        return self._shard.consumers.knows(prefix, self._now())
 
     # Managing
 
     def purge(self, answer: SettleAnswer | None = None) -> SettleTicket:
         """Everything goes that is stored and not in flight."""
-        self._now_if_open()
+        now = self._now_if_open()
         self._allow("purged")
-        ticket, now = self._ticket(answer)
+        ticket = self._ticket(answer)
         self._shard.purge(ticket, now)
         return ticket
 
@@ -442,10 +475,17 @@ class ShardRunner:
             raise Unavailable(self._engine.stopped_by.value, retry_ms=1_000)
         return self._now()
 
-    def _ticket(self, answer: SettleAnswer | None) -> tuple[SettleTicket, int]:
-        now = self._now_if_alive()
+    def _ticket(self, answer: SettleAnswer | None) -> SettleTicket:
         ticket = SettleTicket(answer, silent=answer is None)
         if answer is not None:
             self._engine.tickets.add(ticket)
         self._engine.wake()
-        return ticket, now
+        return ticket
+
+
+def _tell(subscription: Subscription) -> None:
+    """Its holder, what it holds."""
+    sink: Sink | None = subscription.token
+    if sink is not None:
+        waiting = subscription.waiting if subscription.penalties else 0
+        sink.holds(len(subscription.held), waiting)

@@ -30,15 +30,18 @@ from pushlane_leases.interface import InstantCache, LeaseRun
 
 def hand_over(effect: Deliver | Lost | Hungry) -> None:
     """To the sink. A subscription that only the lease cache remembered has none yet."""
-    sink: Sink | None = effect.subscription.token
+    subscription = effect.subscription
+    sink: Sink | None = subscription.token
     if sink is None:
         return
+    held = len(subscription.held)
+    waiting = subscription.waiting if subscription.penalties else 0
     if isinstance(effect, Deliver):
-        sink.deliver(effect.runs, effect.again)
+        sink.deliver(effect.runs, effect.again, held, waiting)
     elif isinstance(effect, Lost):
-        sink.lost(effect.receipts)
+        sink.lost(effect.receipts, held, waiting)
     else:
-        sink.hungry(effect.hungry)
+        sink.hungry(effect.hungry, held, waiting)
 
 
 Item = Deliver | Lost | Hungry | Remember

@@ -25,7 +25,7 @@ async def work(r: Rig, name: str = "q") -> None:
     runner = (await r.dispatcher.open(TENANT, name)).runners[0]
     consumer = Consumer(runner, acking=True)
     await trio.sleep(1)
-    runner.end(consumer.sub)
+    consumer.leave()
 
 
 async def test_a_queue_is_exact_at_once() -> None:

@@ -92,7 +92,7 @@ class Tenure:
                     if sub.away_until is None:
                         label = label_of(sub.prefix)
                         self.process.world.record(history.Detach(self.now, label))
-                        served.runner.detach(sub, RESUME_MS)
+                        served.runner.detach(sub.prefix, sub.token, RESUME_MS)
 
     def answer(self, client: Client, action: Callable[..., None], *args: Any) -> None:
         """From the process to a client, over the connection that it has."""
@@ -163,18 +163,21 @@ class ClientSink:
         self._consumer = part.fan.consumer
         self._sub = part.sub
 
-    def deliver(self, runs: list[Run], again: bool) -> None:
+    def deliver(self, runs: list[Run], again: bool, held: int, waiting: int) -> None:
         effect = Deliver(self._sub, runs, again)
         if not again:
             self._part.fan.delivered(self._part)
         self._served.tenure.answer(self._consumer, self._consumer.delivered, self._served, effect)
 
-    def lost(self, receipts: list[ReceiptRun]) -> None:
+    def lost(self, receipts: list[ReceiptRun], held: int, waiting: int) -> None:
         self._part.fan.lost()
         self._served.tenure.answer(self._consumer, self._consumer.told_lost, receipts)
 
-    def hungry(self, hungry: bool) -> None:
+    def hungry(self, hungry: bool, held: int, waiting: int) -> None:
         self._part.fan.hungry(self._part, hungry)
 
-    def ended(self, code: str, message: str) -> None:
+    def holds(self, held: int, waiting: int) -> None:
+        """The fan looks itself."""
+
+    def ended(self, code: str, message: str, held: list[ReceiptRun]) -> None:
         """Its clients lose their connections anyway."""

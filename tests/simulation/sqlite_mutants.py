@@ -55,7 +55,7 @@ def an_acked_range_is_one_too_short() -> list[tuple[Any, str, Any]]:
     return [(shard_rows, "pack_settlement", short)]
 
 
-@plant("lost", "ack_before_durable")
+@plant("lost", "ack_before_durable", seed=3)
 def a_drop_takes_older_buckets_along() -> list[tuple[Any, str, Any]]:
     discard = ShardRows._discard
 
@@ -65,7 +65,7 @@ def a_drop_takes_older_buckets_along() -> list[tuple[Any, str, Any]]:
     return [(ShardRows, "_discard", greedy)]
 
 
-@plant("audit", "ack_before_durable", "confirmed_settle_lost")
+@plant("audit", "ack_before_durable", "confirmed_settle_lost", seed=3)
 def places_outlive_a_rollback() -> list[tuple[Any, str, Any]]:
     return [(Places, "forget", lambda self: None)]
 

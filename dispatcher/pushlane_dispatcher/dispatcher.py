@@ -37,7 +37,6 @@ from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.core.places import Claims
-from pushlane_dispatcher.queues.config import own_dead_letter
 from pushlane_dispatcher.queues.due import DueShards
 from pushlane_dispatcher.queues.manager import Manager
 from pushlane_dispatcher.queues.open_queue import OpenQueue
@@ -151,6 +150,11 @@ class Dispatcher:
         self.connected, self.disconnected = usage.connected, usage.disconnected
         self.put_bills = usage.put_bills
         self.finish_deletions = manager.finish_all
+
+    @property
+    def most_credit(self) -> int:
+        """Of one subscription."""
+        return self._context.bounds.credit
 
     @property
     def open_shards(self) -> int:
@@ -310,7 +314,7 @@ class Dispatcher:
             return False
         if row.id != due.queue_id:
             return False
-        await self._shards.open(row, due.shard, own_dead_letter(row.name, row.config))
+        await self._shards.open(row, due.shard)
         return True
 
     # Using queues
@@ -376,31 +380,28 @@ class Dispatcher:
         """A queue that is open counts for these from now on, unless it counts for somebody."""
         if claims is not None and not queue.claimed:
             row = queue.row
-            await self._open_shards(row, own_dead_letter(row.name, row.config), claims)
+            await self._open_shards(row, claims)
             queue.claimed = True
 
     async def _open_queue(self, row: QueueRow, claims: Claims | None) -> OpenQueue:
-        dead_letter = own_dead_letter(row.name, row.config)
-        runners = await self._open_shards(row, dead_letter, claims)
+        runners = await self._open_shards(row, claims)
         opened = OpenQueue(row, runners, self._context.chance, self._context.bounds.max_limit)
         opened.claimed = claims is not None
         self._open[row.tenant, row.name] = opened
         # It may have been changed until its slots were ours; and some of its shards may have been
         # open for longer than that, for what is due in them.
-        self._take_up(await self._queues.get(row.tenant, row.name))
+        self._take_up(await self._queues.read(row.tenant, row.name))
         return opened
 
-    async def _open_shards(
-        self, row: QueueRow, dead_letter: str | None, claims: Claims | None
-    ) -> list[ShardRunner]:
+    async def _open_shards(self, row: QueueRow, claims: Claims | None) -> list[ShardRunner]:
         """The first one decides who gets them all; the others recover together."""
         count = row.config.shards
-        runners = {0: await self._shards.open(row, 0, dead_letter, claims)}
+        runners = {0: await self._shards.open(row, 0, claims)}
         faults: list[Exception] = []
 
         async def open_one(number: int) -> None:
             try:
-                runners[number] = await self._shards.open(row, number, dead_letter, claims)
+                runners[number] = await self._shards.open(row, number, claims)
             except Exception as error:
                 faults.append(error)
 
@@ -617,7 +618,7 @@ class Dispatcher:
             opened = None
         if opened is not None and opened.row.version > row.version:
             return  # it was read before somebody changed it again
-        self._shards.configure(row, own_dead_letter(row.name, row.config))
+        self._shards.configure(row)
         if opened is not None:
             opened.configure(row)
 

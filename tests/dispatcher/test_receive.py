@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from pushlane.wire.errors import NotFound, Unavailable
+from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane_dispatcher.callers.receive import Receive
 from pushlane_dispatcher.core.act import ACK, Act
 from pushlane_dispatcher.core.bounds import Bounds
@@ -229,3 +229,16 @@ async def test_what_a_shard_that_stopped_had_out(leases: Any) -> None:
         )
         await blocked()
         assert r.runner.stats().subscriptions == 0
+
+
+@pytest.mark.parametrize("most", [101, 1_000])
+async def test_no_more_than_a_shard_may_give_to_one(most: int) -> None:
+    async with rig(shards=2, bounds=Bounds(credit=100)) as r:
+        found = Receive(TENANT, "q", "me", most, None)
+        errors: list[PushlaneError | None] = []
+        door_of(r.dispatcher).subscribe(found.spec, found, lambda _, error: errors.append(error))
+        await blocked()
+        assert [str(error) for error in errors] == ["credit must be 1 to 100"]
+        await r.queue.publish([message(b"%d" % n, key=f"{n}") for n in range(10)])
+        await blocked()
+        assert r.queue.stats().subscriptions == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from pushlane_storage.cassandra.ring import Change
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.cassandra.tables import QUEUES
 from pushlane_storage.interface import StoreUnknown
+from pushlane_storage.note import DueShard
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.seal import Outline
 from pushlane_storage.slot import slot_of
@@ -626,3 +628,26 @@ async def test_what_is_redriven_to_a_queue_of_another_server_comes_back(tables: 
         assert (await two.dispatcher.stats(TENANT, "mine")).leaving == 1
         with trio.fail_after(90):
             assert await consumer.got(1) == [b"1"]
+
+
+async def test_who_deletes_may_die_before_the_others_are_called(a: Server, b: Server) -> None:
+    going, staying = await two_in_one_slot(a)
+    Consumer(staying.runners[0])
+    await going.runners[0].close()
+    marked: Any = b.store.catalog
+    await marked._queues.mark_deleting(going.row)
+    with pytest.raises(Unavailable, match="server alpha has not closed it"):
+        await b.dispatcher.create(TENANT, going.row.name)
+    for _ in range(5):
+        await trio.sleep(60)
+    assert await nothing_is_left(b, going.row)
+
+
+async def test_what_is_opened_for_what_is_due_goes_by_the_newest_row(a: Server, b: Server) -> None:
+    row = await a.dispatcher.create(TENANT, "q", QueueConfig(dead_letter=""))
+    await a.dispatcher.get(TENANT, "q")
+    await b.store.catalog.update(row, QueueConfig(dead_letter="letters"))
+    await a.dispatcher._open_due(DueShard(0, TENANT, "q", row.id, 0))
+    [held] = a.dispatcher._shards._held.values()
+    assert held.runner is not None
+    assert held.runner._shard.verdicts.dead_letter == "letters"

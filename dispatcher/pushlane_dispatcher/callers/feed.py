@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 import trio
 
-from pushlane.wire.errors import NotFound, PushlaneError
+from pushlane.wire.errors import BadRequest, NotFound, PushlaneError
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.callers.loose import settle_loose
@@ -123,11 +123,16 @@ class Feed:
         """The shards share its credit."""
         self._shares = SharedCredit(spec.credit, int(dispatcher.chance() * len(queue.runners)))
         self._reattaching = False
-        self._dealing = False
+        self._dealing = True
+        """Shares are being dealt out, or it is not answered yet: what shards say changes none."""
         self._parts = [Part(self, number, shard) for number, shard in enumerate(queue.runners)]
 
     def attach(self, answer: Callable[[Feed | None, PushlaneError | None], None]) -> None:
         """To all shards, or to none: then it answers why."""
+        most = self._dispatcher.most_credit
+        if not 1 <= self.spec.credit <= most:  # of each shard, too: one may get it all
+            answer(None, BadRequest(f"credit must be 1 to {most}"))
+            return
         waits, parts = len(self._parts), self._parts
         failed: list[PushlaneError] = []
 
@@ -140,6 +145,7 @@ class Feed:
                 self.end()
                 answer(None, failed[0])
             elif not waits:
+                self._dealing = False
                 answer(self, None)
                 self._rebalance()
 
@@ -182,7 +188,7 @@ class Feed:
 
     def _rebalance(self) -> None:
         """Deal out the credit again: something was delivered, settled, lost or paused."""
-        if self.closed:
+        if self.closed or self._dealing:
             return
         self._dealing = True
         parts = self._parts
@@ -203,9 +209,10 @@ class Feed:
 
     def part_changed(self) -> None:
         """What is held there is another number, or it goes by another credit."""
-        if self.shared and not self._dealing:
-            self._rebalance()
-        self.sink.settled()
+        if not self._dealing:
+            if self.shared:
+                self._rebalance()
+            self.sink.settled()
 
     def part_hungry(self, part: Part, hungry: bool) -> None:
         part.resting = self._brief and not hungry
@@ -384,6 +391,7 @@ class Feed:
             self.sink.elsewhere()
             return not self._wanted
         except PushlaneError:
+            self._rebalance()
             return False
         self._rebalance()
         return True

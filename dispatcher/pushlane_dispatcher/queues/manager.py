@@ -205,6 +205,9 @@ class Manager:
             with suppress(NotFound):
                 row = await self._queues.read(tenant, name)
                 if row.deleting and queue_id in (None, row.id):
+                    if (tenant, name) not in self._unfinished:
+                        # Whoever began it may have died before the others were called.
+                        row = await self._queues.mark_deleting(row)
                     return await self._take_off(row)
             self._unfinished.pop((tenant, name), None)
             return None

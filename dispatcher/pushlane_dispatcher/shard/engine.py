@@ -104,7 +104,7 @@ class Engine:
         self.closing: Stop | None = None
         self.stopped_by: Stop | None = None
         self.stopped = trio.Event()
-        self._ticked_at = self._clock.now()
+        self._ticked_at = self._pumped_at = self._clock.now()
         self._scope = trio.CancelScope()
         self._alarm = trio.CancelScope()
         self._alarm_at = inf
@@ -205,7 +205,7 @@ class Engine:
             return
         self._pumping = True
         try:
-            now = self._clock.now()
+            self._pumped_at = now = self._clock.now()
             if now - self._ticked_at >= self._settings.clock_ms:
                 self._tick()
             do = self._do
@@ -313,7 +313,7 @@ class Engine:
             except Exception as bug:  # this is trio's own task: it would not survive it
                 self._nursery.start_soon(_raise, bug)
 
-        self._asked[outcome] = self._clock.now()
+        self._asked[outcome] = self._pumped_at
         return outcome
 
     async def _append(self, append: Append, failed: Exception | None) -> None:

@@ -247,7 +247,7 @@ class ShardRunner:
         """Its client is back, on another connection: from now on `sink` has it."""
         found = self._subscriptions.get(prefix)
         try:
-            self._now_if_open()
+            self._now_if_alive()
             if found is None:
                 raise NotFound("nobody knows this subscription any more")
         except PushlaneError as error:

@@ -15,6 +15,7 @@ from pushlane_dispatcher.context import Context
 from pushlane_dispatcher.core.places import Claim, Claims, Places
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.window import NUMBERS
+from pushlane_dispatcher.queues.config import own_dead_letter
 from pushlane_dispatcher.queues.queues import Elsewhere
 from pushlane_dispatcher.queues.transfers import Send
 from pushlane_dispatcher.recording.notes import Notes
@@ -37,11 +38,10 @@ log = logging.getLogger(__name__)
 class Held:
     """A shard that is opening, open, or closing."""
 
-    def __init__(self, row: QueueRow, number: int, dead_letter: str | None, slot: Slot) -> None:
+    def __init__(self, row: QueueRow, number: int, slot: Slot) -> None:
         self.row = row
         self.number = number
         self.key = ShardKey(row.id, number)
-        self.dead_letter = dead_letter
         self.slot = slot
         self.claims: Claims | None = None
         """For whom it counts; None: for nobody, it was opened on our own account."""
@@ -118,9 +118,7 @@ class Shards:
         runners = (held.runner for held in self._held.values())
         return sum(runner is not None and runner.clock_suspect for runner in runners)
 
-    async def open(
-        self, row: QueueRow, number: int, dead_letter: str | None, claims: Claims | None = None
-    ) -> ShardRunner:
+    async def open(self, row: QueueRow, number: int, claims: Claims | None = None) -> ShardRunner:
         """The runner of a shard, opened if need be. Whoever gives up waiting stops nothing.
 
         It counts for these claims; one that was opened for nobody does so from now on.
@@ -129,7 +127,7 @@ class Shards:
         while True:
             held = self._held.get(key)
             if held is None:
-                held = await self._begin(row, number, dead_letter, claims)
+                held = await self._begin(row, number, claims)
             elif held.claims is None and claims is not None:
                 await self._make_room(claims)
                 self._adopt(held, claims)
@@ -142,9 +140,7 @@ class Shards:
                 return held.runner
             await held.gone.wait()
 
-    async def _begin(
-        self, row: QueueRow, number: int, dead_letter: str | None, claims: Claims | None
-    ) -> Held:
+    async def _begin(self, row: QueueRow, number: int, claims: Claims | None) -> Held:
         await self._free_a_place(claims or ())
         if self._closed:
             raise Unavailable("the dispatcher is closing", retry_ms=1_000)
@@ -154,7 +150,7 @@ class Shards:
         refusal = self._places.refusal(claims or ())
         if refusal is not None:
             raise refusal
-        held = self._held[key] = Held(row, number, dead_letter, self._slots.of(key))
+        held = self._held[key] = Held(row, number, self._slots.of(key))
         held.claims = claims
         self._places.take(claims or ())
         self._nursery.start_soon(self._serve, held)
@@ -262,7 +258,8 @@ class Shards:
                 return True
             return False
 
-        opener = Opener(context, row, held.number, held.dead_letter, epoch, spend)
+        dead_letter = own_dead_letter(row.name, row.config)
+        opener = Opener(context, row, held.number, dead_letter, epoch, spend)
         shard = await opener.open()
         if shard is None:
             return None
@@ -348,12 +345,12 @@ class Shards:
                 rows[row.id] = held.row
         return list(rows.values())
 
-    def configure(self, row: QueueRow, dead_letter: str | None) -> None:
+    def configure(self, row: QueueRow) -> None:
         """Those shards of a queue that are open have another configuration."""
         for held in self._of(row):
-            if held.runner is not None:
+            if held.runner is not None and held.row.version <= row.version:
                 held.row = row
-                held.runner.configure(row.config, dead_letter)
+                held.runner.configure(row.config, own_dead_letter(row.name, row.config))
 
     def forget(self, row: QueueRow, first: int) -> None:
         """The shards of a queue from this one on are no more."""
@@ -367,9 +364,9 @@ class Shards:
         await self._close_all(self._of(row), reason)
 
     def stop_queue(self, row: QueueRow, reason: Stop) -> None:
-        """Stop the shards of a queue here and now."""
+        """Stop the shards of a queue here and now, but for those that close in good order."""
         for held in self._of(row):
-            if held.runner is not None:
+            if held.runner is not None and held.runner.running:
                 held.runner.stop(reason)
 
     def _of(self, row: QueueRow) -> list[Held]:

@@ -89,8 +89,9 @@ def _shown(found: Received) -> DeliverMessage:
 
 def _check(call: Call, body: ReceiveBody) -> None:
     limits = call.context.limits
-    if not 1 <= body.max <= limits.batch:
-        raise BadRequest(f"max is {body.max}: 1 to {limits.batch}", limit="batch")
+    most, limit = min((limits.batch, "batch"), (limits.credit, "credit"))
+    if not 1 <= body.max <= most:
+        raise BadRequest(f"max is {body.max}: 1 to {most}", limit=limit)
     if not 0 <= body.wait_ms <= limits.wait_ms:
         raise BadRequest(f"wait_ms is {body.wait_ms}: 0 to {limits.wait_ms}", limit="wait_ms")
     if body.lease_ms is not None:

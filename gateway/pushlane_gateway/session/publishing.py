@@ -35,13 +35,14 @@ class Batch:
             refused = {fault.index for fault in failed}
             self.indexes = [index for index in range(len(found)) if index not in refused]
             found = [found[index] for index in self.indexes]
-        prioritized = False
+        messages, size, prioritized = self.messages, 0, False  # plain names: it is done often
         for message in found:
             made = make_message(message, producer, now)
-            self.size += len(made.body)
-            self.messages.append(made)
+            size += len(made.body)
+            messages.append(made)
             if message.priority is not None:
                 prioritized = True
+        self.size = size
         if prioritized:
             self.lanes = [
                 DEFAULT_LANE if message.priority is None else message.priority for message in found

@@ -195,7 +195,10 @@ class Session:
             self.context.timers.at(later, partial(self._forget, sub))
 
     def _forget(self, sub: Sub) -> None:
-        if self.subs.get(sub.number) is sub:
+        sub.forgetting = False
+        if (
+            self.subs.get(sub.number) is sub and not sub.feed.held
+        ):  # what was on its way may be here
             del self.subs[sub.number]
             sub.feed.end()
 

@@ -85,7 +85,7 @@ class FeedSink(Protocol):
         ...
 
     def settled(self) -> None:
-        """Something was settled or lost, or the feed was closed."""
+        """Something was lost, the feed was closed, or something of a closed one was settled."""
         ...
 
     def ended(self, code: str, message: str) -> None:
@@ -130,7 +130,7 @@ class Feed:
     def attach(self, answer: Callable[[Feed | None, PushlaneError | None], None]) -> None:
         """To all shards, or to none: then it answers why."""
         most = self._dispatcher.most_credit
-        if not 1 <= self.spec.credit <= most:  # of each shard, too: one may get it all
+        if not 1 <= self._credit <= most:  # of each shard, too: one may get it all
             answer(None, BadRequest(f"credit must be 1 to {most}"))
             return
         waits, parts = len(self._parts), self._parts
@@ -318,6 +318,10 @@ class Feed:
     ) -> None:
         """Answers when all of it is durable; `silently`: as soon as it is known what is lost."""
         mine, foreign = self._split(receipts)
+        if len(mine) == 1 and not foreign:
+            [(part, own)] = mine.items()
+            part.settle(act, own, Gather(1, answer), silently=silently)
+            return
         gather = Gather(len(mine) + 1, answer)
         for part, own in mine.items():
             part.settle(act, own, gather, silently=silently)

@@ -178,7 +178,9 @@ class Part:
 
     def holds(self, held: int, waiting: int) -> None:
         self.showing, self.waiting = held, waiting
-        self._feed.part_changed()
+        feed = self._feed
+        if feed.shared or feed.closed:  # else nobody goes by it
+            feed.part_changed()
 
     def deliver(self, runs: list[Run], again: bool, held: int, waiting: int) -> None:
         if not self.up:

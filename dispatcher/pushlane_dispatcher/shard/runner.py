@@ -326,7 +326,8 @@ class ShardRunner:
         Answers when it is durable; `silently`: as soon as it is known what is lost.
         """
         try:
-            self._check_delay(act)
+            if act.delay_ms:
+                self._check_delay(act.delay_ms)
             now = self._now_if_alive()
         except PushlaneError as error:
             answer(SettleTicket(), error)
@@ -352,11 +353,10 @@ class ShardRunner:
         if self._notes is not None:
             self._notes.asked(START, receipts, found, ticket)
 
-    def _check_delay(self, act: Act) -> None:
-        if act.delay_ms:
-            refusal = too_long(act.delay_ms, self._shard.config.retention_ms)
-            if refusal is not None:
-                raise refusal
+    def _check_delay(self, delay_ms: int) -> None:
+        refusal = too_long(delay_ms, self._shard.config.retention_ms)
+        if refusal is not None:
+            raise refusal
 
     # Managing
 

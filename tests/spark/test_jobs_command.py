@@ -108,6 +108,7 @@ def test_retention(run: Ran, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     given = ["--archive", "/a", "--queue", "one", "--queue", "two", "--dry-run", "--tenant", "t"]
     server = ["--url", "ws://h", "--token-file", str(tmp_path / "token")]
     assert run("retention", "--store", "sqlite:d", *given, *server) == 0
+    assert callable(job.given.pop("at")), "the steps are shown"
     assert job.given == {
         "archive": "/a", "queues": ["one", "two"], "tenant": "t", "dry_run": True,
         "url": "ws://h", "token": "secret",

@@ -122,6 +122,7 @@ def test_retention(run: Ran, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         "ok": True,
         "lines": [{"queue": "orders", "dropped": 1234}],
     }
+    assert callable(job.given.pop("at"))
     assert job.given == {
         "archive": None, "queues": None, "tenant": None, "dry_run": False,
         "url": None, "token": None,

@@ -69,6 +69,8 @@ class Pub(msgspec.Struct, gc=False):
     first: Publish
     asked: int
     """How many publishes had been answered when this one was first asked for."""
+    last_at: int = 0
+    """When it was last asked for: its delay may count from then."""
     requests: int = 0
     """Those that may have stored it: all but the refused ones."""
     pending: int = 0

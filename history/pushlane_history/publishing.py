@@ -36,6 +36,7 @@ class Publishing:
         if pub is None:
             pub = self._pubs[e.uid] = Pub(e, self._ledger.answers)
         pub.requests += 1
+        pub.last_at = e.at
         pub.pending += 1
         self._ops[e.op] = pub
         q = self._queues[e.queue]
@@ -138,7 +139,7 @@ class Publishing:
         m.uid = first.uid
         m.pub = pub
         m.key = first.key
-        m.ready_at = max(event.at, first.at + first.delay_ms)
+        m.ready_at = max(event.at, pub.last_at + first.delay_ms)
         m.delayed = first.delay_ms > 0
         m.crashes = len(ledger.crashes)
         q.live[m.id] = m

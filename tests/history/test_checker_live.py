@@ -9,6 +9,7 @@ from pushlane_history.event import (
     Open,
     Publish,
     Published,
+    PublishFailed,
     Subscribe,
     Void,
 )
@@ -78,6 +79,14 @@ def test_delayed_messages_wait_and_longer_where_clocks_are_wrong() -> None:
     assert not broken(server(SUB, published(1, delay_ms=50), late))
     assert broken(server(SUB, published(1, delay_ms=30), late)) == {"stalled"}
     assert broken(server(SUB, published(1), late)) == {"stalled"}, "it has no delay"
+
+
+def test_the_delay_of_what_a_crash_undid_counts_from_its_repeat() -> None:
+    for at, found in ((20, False), (10, True)):
+        first = Publish(0, 9, "q", "u1", delay_ms=40)
+        again = Publish(at, 1, "q", "u1", delay_ms=40)
+        answers = [PublishFailed(5, 9, "connection_lost"), again, Published(at, 1, "m1", seq=1)]
+        assert stalled([first, *answers]) is found
 
 
 def test_of_a_key_only_the_first_is_ready_and_since_its_turn() -> None:

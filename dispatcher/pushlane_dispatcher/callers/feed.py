@@ -182,7 +182,7 @@ class Feed:
         self._shares.total = credit
         down = [part.number for part in self._parts if not part.up]
         if self._brief:  # it needs no credit where nothing is left, if there may be elsewhere
-            resting = [*down, *(part.number for part in self._parts if part.up and part.resting)]
+            resting = [part.number for part in self._parts if part.resting or not part.up]
             down = resting if len(resting) < len(used) else down
         return self._shares.deal(used, down)
 

@@ -6,8 +6,7 @@ its session, which only the lease cache remembered. The shard decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from pushlane.wire.errors import PushlaneError
 from pushlane.wire.receipts import ReceiptRun, count
@@ -17,7 +16,6 @@ from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.subscription import ANYBODY
 from pushlane_dispatcher.queues.route import marked_shard
 from pushlane_dispatcher.shard.runner import ShardRunner
-from pushlane_dispatcher.shard.sink import SettleAnswer
 
 Runners = Sequence[ShardRunner | None]
 """Of all shards; None: that one has stopped."""
@@ -38,23 +36,12 @@ def settle_loose(
     for prefix, own in by_prefix.items():
         shard = marked_shard(prefix)
         asked = runners if shard is None else runners[shard : shard + 1]
-        settle = partial(_settle, prefix=prefix, act=act, receipts=own, silently=silently)
         gather.more()
-        _try_each([runner for runner in asked if runner is not None], settle, own, gather)
+        _ask([runner for runner in asked if runner is not None], act, own, gather, silently)
 
 
-def _settle(
-    runner: ShardRunner, answer: SettleAnswer, *, prefix: str, act: Act,
-    receipts: list[ReceiptRun], silently: bool,
-) -> None:  # fmt: skip
-    runner.settle(prefix, ANYBODY, act, receipts, answer, silently=silently)
-
-
-def _try_each(
-    runners: list[ShardRunner],
-    settle: Callable[[ShardRunner, SettleAnswer], None],
-    receipts: list[ReceiptRun],
-    gather: Gather,
+def _ask(
+    runners: list[ShardRunner], act: Act, receipts: list[ReceiptRun], gather: Gather, silently: bool
 ) -> None:
     """The shard that the prefix names; where it names none, one after the other until one has
     some of them."""
@@ -64,8 +51,8 @@ def _try_each(
 
     def answered(ticket: SettleTicket, error: PushlaneError | None) -> None:
         if len(runners) > 1 and error is None and count(ticket.lost) == count(receipts):
-            _try_each(runners[1:], settle, receipts, gather)
+            _ask(runners[1:], act, receipts, gather, silently)
         else:
             gather(ticket, error)
 
-    settle(runners[0], answered)
+    runners[0].settle(receipts[0][0], ANYBODY, act, receipts, answered, silently=silently)

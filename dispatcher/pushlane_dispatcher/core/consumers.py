@@ -37,7 +37,7 @@ from pushlane_dispatcher.core.runs import (
     receipts_of,
     runs_of_numbers,
 )
-from pushlane_dispatcher.core.settled import NONE, Numbers, Settled
+from pushlane_dispatcher.core.settled import Numbers, Settled
 from pushlane_dispatcher.core.subscription import ANYBODY, Fair, Subscription, Timers
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
@@ -329,10 +329,6 @@ class Consumers:
                 self._prolong(subscription, entries, now + act.lease_ms)
         if subscription.brief:
             self._rest(subscription, now, wall)
-
-    def knows(self, prefix: str, now: int) -> bool:
-        """Whether these receipts are, or were, from here."""
-        return prefix in self.subscriptions or self.settled.of(self._name, prefix, now) is not NONE
 
     def settle_lost(
         self, prefix: str, receipts: Iterable[ReceiptRun], ticket: SettleTicket, now: int

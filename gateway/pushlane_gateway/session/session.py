@@ -196,9 +196,9 @@ class Session:
 
     def _forget(self, sub: Sub) -> None:
         sub.forgetting = False
-        if (
-            self.subs.get(sub.number) is sub and not sub.feed.held
-        ):  # what was on its way may be here
+        if sub.feed.held:  # it was on its way
+            return
+        if self.subs.get(sub.number) is sub:
             del self.subs[sub.number]
             sub.feed.end()
 

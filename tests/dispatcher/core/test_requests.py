@@ -164,10 +164,8 @@ def test_a_repeat_is_a_duplicate_also_when_it_is_over() -> None:
     assert rig.stats.subscriptions == 0
     again = repeat(rig, one, 1, 2)
     assert (flat(again.duplicate), flat(again.lost)) == ([1], [2])
-    assert rig.shard.consumers.knows(one.sub.prefix, rig.now)
     rig.wait(30_001)
     assert flat(repeat(rig, one, 1).lost) == [1]
-    assert not rig.shard.consumers.knows(one.sub.prefix, rig.now)
 
 
 def test_one_that_a_crash_cut_off_gets_nothing_more_and_ends_with_its_last_lease() -> None:

@@ -31,6 +31,8 @@ from pushlane_dispatcher.browsing.view import QueueView, read_view
 from pushlane_dispatcher.callers.door import Caller, Door
 from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.clock import Clock, adopt_time, compare_clocks
+from pushlane_dispatcher.cluster.cluster import Cluster, Network
+from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.context import Context, make_prefix
 from pushlane_dispatcher.core.bodies import Budget
 from pushlane_dispatcher.core.bounds import Bounds
@@ -74,8 +76,11 @@ async def open_dispatcher(
     prefix: Callable[[], str] = make_prefix,
     owner: str | None = None,
     recorder: Recorder | None = None,
+    network: Network | None = None,
+    cluster: ClusterSettings | None = None,
 ) -> AsyncIterator[Dispatcher]:
-    """`owner` names this process in the slots' rows."""
+    """`owner` names this process in the slots' rows. With a `network`, other nodes are asked for
+    what they have."""
     clock = clock or Clock()
     settings = settings or Settings()
     guard = None if leases is None else LeaseGuard(leases, clock, settings, store.ownership.confirm)
@@ -91,6 +96,8 @@ async def open_dispatcher(
         log.warning("the store does not say what time it is: %s", fault)
     async with trio.open_nursery() as nursery:
         dispatcher = Dispatcher(context, nursery, owner or f"node-{secrets.token_hex(8)}")
+        if network is not None:
+            dispatcher.join(network, cluster or ClusterSettings())
         nursery.start_soon(dispatcher.sweep)
         nursery.start_soon(dispatcher.watch_windows)
         nursery.start_soon(dispatcher.due.run)
@@ -117,6 +124,7 @@ class Dispatcher:
     def __init__(self, context: Context, nursery: trio.Nursery, owner: str) -> None:
         self._context = context
         self.chance = context.chance
+        self._nursery = nursery
         self.start_soon = nursery.start_soon
         """For what outlives a call; such tasks end with the dispatcher."""
         self.clock = context.clock
@@ -150,6 +158,18 @@ class Dispatcher:
         self.connected, self.disconnected = usage.connected, usage.disconnected
         self.put_bills = usage.put_bills
         self.finish_deletions = manager.finish_all
+        self.cluster: Cluster | None = None
+        """With the other nodes of a cluster."""
+
+    def join(self, network: Network, settings: ClusterSettings) -> None:
+        """Be a node among others from now on."""
+        context = self._context
+        self.cluster = cluster = Cluster(
+            context.store.ownership, settings, network, self._shards, context.clock.now,
+            context.chance, context.limits.resume_ms, self._nursery,
+            self.open, self._row_of, self._queue_stopped,
+        )  # fmt: skip
+        self._nursery.start_soon(cluster.run)
 
     @property
     def most_credit(self) -> int:
@@ -388,6 +408,8 @@ class Dispatcher:
         opened = OpenQueue(row, runners, self._context.chance, self._context.bounds.max_limit)
         opened.claimed = claims is not None
         self._open[row.tenant, row.name] = opened
+        if self.cluster is not None:
+            self.cluster.repeats.flush(opened)
         # It may have been changed until its slots were ours; and some of its shards may have been
         # open for longer than that, for what is due in them.
         self._take_up(await self._queues.read(row.tenant, row.name))
@@ -396,12 +418,12 @@ class Dispatcher:
     async def _open_shards(self, row: QueueRow, claims: Claims | None) -> list[ShardRunner]:
         """The first one decides who gets them all; the others recover together."""
         count = row.config.shards
-        runners = {0: await self._shards.open(row, 0, claims)}
+        runners = {0: await self._open_shard(row, 0, claims)}
         faults: list[Exception] = []
 
         async def open_one(number: int) -> None:
             try:
-                runners[number] = await self._shards.open(row, number, claims)
+                runners[number] = await self._open_shard(row, number, claims)
             except Exception as error:
                 faults.append(error)
 
@@ -412,6 +434,20 @@ class Dispatcher:
             await self._shards.close_idle_of(row)  # another server may get them all
             raise faults[0]
         return [runners[number] for number in range(count)]
+
+    async def _open_shard(self, row: QueueRow, number: int, claims: Claims | None) -> ShardRunner:
+        if self.cluster is None:
+            return await self._shards.open(row, number, claims)
+        return await self.cluster.router.open(row, number, claims)  # type: ignore[return-value]
+
+    async def _row_of(self, tenant: str, name: str, queue_id: str) -> QueueRow:
+        """The row of a queue that another node asks for; `NotFound` when it is another one."""
+        row = await self._queues.get(tenant, name)
+        if row.id != queue_id:
+            row = await self._queues.read(tenant, name)
+        if row.id != queue_id or row.deleting:
+            raise NotFound(f"queue {name} was deleted")
+        return row
 
     async def publish(
         self,
@@ -622,7 +658,13 @@ class Dispatcher:
         if opened is not None:
             opened.configure(row)
 
-    def _shard_stopped(self, row: QueueRow) -> None:
+    def _shard_stopped(self, row: QueueRow, runner: ShardRunner | None) -> None:
+        self._queue_stopped(row)
+        if self.cluster is not None and runner is not None:
+            self.cluster.shard_stopped(runner)
+
+    def _queue_stopped(self, row: QueueRow) -> None:
+        """A shard of it has stopped, here or elsewhere."""
         found = self._open.get((row.tenant, row.name))
         if found is not None and found.row.id == row.id:
             del self._open[row.tenant, row.name]

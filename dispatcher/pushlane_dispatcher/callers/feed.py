@@ -155,7 +155,7 @@ class Feed:
     @property
     def _first_credit(self) -> int:
         """Of one that attaches: shares are dealt out to those that have."""
-        return 0 if self.shared or self._paused else self._credit
+        return 0 if len(self._parts) > 1 or self._paused else self._credit
 
     @property
     def held(self) -> int:

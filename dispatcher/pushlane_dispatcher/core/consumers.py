@@ -119,10 +119,10 @@ class Consumers:
         self.hunger.answered(subscription)
         self._offer(subscription)
 
-    def detach(self, subscription: Subscription, resume_until: int) -> None:
+    def detach(self, subscription: Subscription, resume_until: int, broken: bool = True) -> None:
         """Its connection is lost; leases run on while it is away."""
         subscription.away_until = resume_until
-        subscription.broken = True
+        subscription.broken = broken
         subscription.generation += 1
         self._offer(subscription)
         self.timers.watch(subscription, resume_until)

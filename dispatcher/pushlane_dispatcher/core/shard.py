@@ -310,8 +310,11 @@ class Shard:
     def claim(self, subscription: Subscription, claims: Claims) -> None:
         self.consumers.claim(subscription, claims)
 
-    def detach(self, subscription: Subscription, resume_ms: int, now: int) -> None:
-        self.consumers.detach(subscription, now + resume_ms)
+    def detach(
+        self, subscription: Subscription, resume_ms: int, now: int, *, broken: bool = True
+    ) -> None:
+        """`broken`: its client's own connection."""
+        self.consumers.detach(subscription, now + resume_ms, broken)
 
     def resume(self, subscription: Subscription, held: Iterable[ReceiptRun], now: int) -> Resumed:
         return self.consumers.resume(subscription, held, now)

@@ -225,9 +225,12 @@ class ShardRunner:
         return Attached(subscription.prefix, subscription.generation, lease_ms, wish.held)
 
     def _adopt(self, sink: Sink, wish: Attach) -> Attached | None:
-        """None: nobody knows it, or somebody has it."""
+        """None: nobody knows it, or somebody else has it.
+
+        Who has it may not know yet that the way to its gateway is lost.
+        """
         found = self._subscriptions.get(wish.prefix)
-        if found is None or found.token is not None:
+        if found is None or (found.token is not None and found.session != wish.session):
             return None
         found.explicit, found.shared, found.client = wish.explicit, wish.shared, wish.client
         if wish.lease_ms is not None:
@@ -272,6 +275,22 @@ class ShardRunner:
             self._shard.detach(found, resume_ms, self._now())
             if self._notes is not None:
                 self._notes.detached(found)
+
+    def cut_off(self, prefix: str, sink: Sink, resume_ms: int) -> None:
+        """The way to its gateway is lost: that is no fault of what it has. It may come back.
+
+        A request does not come back: what its client has got stays leased, the rest goes back.
+        """
+        found = self._held_by(prefix, sink)
+        if found is None:
+            return
+        if found.brief:
+            self.unsubscribe(prefix, sink)
+            return
+        self._shard.detach(found, resume_ms, self._now(), broken=False)
+        found.token = None
+        if self._notes is not None:
+            self._notes.detached(found)
 
     def unsubscribe(self, prefix: str, sink: Sink) -> None:
         """It gets nothing more; what it has leased stays its own."""

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Set
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Set,
+)
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -61,7 +69,7 @@ class Shards:
         nursery: trio.Nursery,
         owner: str,
         send: Callable[[str], Send],
-        stopped: Callable[[QueueRow], None],
+        stopped: Callable[[QueueRow, ShardRunner | None], None],
         confirm: Callable[[QueueRow], Awaitable[QueueRow]],
         usage_writer: UsageWriter,
     ) -> None:
@@ -105,6 +113,19 @@ class Shards:
     def __contains__(self, key: ShardKey) -> bool:
         """Whether a shard is opening, open, or closing."""
         return key in self._held
+
+    def has_slot(self, key: ShardKey) -> bool:
+        """Whether the slot of a shard is ours, and stays so for now."""
+        slot = self._slots.of(key)
+        return slot.is_ours and not slot.leaving
+
+    def is_leaving(self, key: ShardKey) -> bool:
+        """Whether its slot is about to be given up."""
+        return self._slots.of(key).leaving
+
+    def slots_since(self) -> dict[int, int]:
+        """Our slots, and since when (in milliseconds of trio's time)."""
+        return {slot.number: int(slot.since * 1000) for slot in self._slots.ours()}
 
     @property
     def leaving(self) -> int:
@@ -201,7 +222,7 @@ class Shards:
                 held.runner.leave_budget()
             held.opened.set()
             held.gone.set()
-            self._stopped(held.row)
+            self._stopped(held.row, held.runner)
 
     async def _run(self, held: Held, runner: ShardRunner) -> None:
         counters = runner.counters
@@ -434,6 +455,21 @@ class Shards:
 
     async def release_idle(self) -> None:
         await self._slots.release_idle()
+
+    async def give_up(self, numbers: Collection[int]) -> None:
+        """Close what is open in these slots, in good order, and give them back."""
+        slots = [slot for slot in self._slots.ours() if slot.number in numbers]
+        for slot in slots:
+            slot.leaving = True
+        try:
+            await self._close_all(
+                [held for held in self._held.values() if held.slot in slots], Stop.MOVED
+            )
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._slots.release_idle(slots)
+            for slot in slots:
+                slot.leaving = False
 
     async def close(self) -> None:
         """Close everything, in good order; nothing opens any more."""

@@ -49,6 +49,10 @@ class Slot:
         """Shards that used an epoch of this tenure."""
         self._users = 0
         """Shards that are open, and others who need it to stay ours."""
+        self.since = 0.0
+        """Trio's time: since when it is ours."""
+        self.leaving = False
+        """Another node is to have it: nothing of it opens here any more."""
 
     @property
     def in_use(self) -> bool:
@@ -90,7 +94,9 @@ class Slot:
 
     async def _claim(self) -> None:
         self._opened.clear()
+        self.leaving = False
         self._lowest = self._newest = await self._ownership.claim(self.number, self._owner)
+        self.since = trio.current_time()
 
     def used(self, key: ShardKey) -> None:
         """The shard's epoch is spent."""
@@ -103,6 +109,7 @@ class Slot:
     def lose(self) -> None:
         """The tenure is over."""
         self._lowest = None
+        self.leaving = False
 
     async def release(self) -> None:
         """Give it back, unless somebody needs it by now."""
@@ -113,6 +120,8 @@ class Slot:
 
 
 class Slots:
+    """Those that this process has, or had."""
+
     def __init__(self, ownership: Ownership, owner: str) -> None:
         self._ownership = ownership
         self._owner = owner
@@ -124,6 +133,9 @@ class Slots:
         if slot is None:
             slot = self._slots[number] = Slot(number, self._ownership, self._owner)
         return slot
+
+    def ours(self) -> list[Slot]:
+        return [slot for slot in self._slots.values() if slot.is_ours and not slot.leaving]
 
     def lost(self, number: int, epoch: int) -> Slot | None:
         """The slot that was lost with this epoch; None: that is known, or it is ours again."""

@@ -5,6 +5,7 @@ from enum import Enum
 
 class Stop(Enum):
     CLOSED = "the shard was closed"
+    MOVED = "the queue moves to another server"
     DELETED = "the queue was deleted"
     FENCED = "somebody else owns the slot"
     STALE = "the lease cache knows a newer owner"

@@ -1,0 +1,1 @@
+"""Many nodes: who is there, whose slots are which, links between them, shards on other nodes."""

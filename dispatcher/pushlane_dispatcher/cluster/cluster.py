@@ -1,0 +1,203 @@
+"""The cluster, as one node has it: who is there, links to all, where shards are, what others ask.
+
+dispatcher ──▶ Router ──▶ Peers ──▶ Asker ══link══▶ Serving ──▶ dispatcher of another node
+                 │          ▲
+                 └─ Members ┘   (who is there, who is dead, where slots belong)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+
+import trio
+
+from pushlane.wire.errors import NotFound
+from pushlane_dispatcher.cluster import frames
+from pushlane_dispatcher.cluster.members import Members
+from pushlane_dispatcher.cluster.peers import Dial, LinkLike, Peers
+from pushlane_dispatcher.cluster.placement import to_give_up
+from pushlane_dispatcher.cluster.remote import RemoteShard, Sent
+from pushlane_dispatcher.cluster.repeats import Repeats
+from pushlane_dispatcher.cluster.router import Router
+from pushlane_dispatcher.cluster.serving import Elsewhere, Serving
+from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.core.departures import Unsent
+from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.queues.queues import Elsewhere as OwnedElsewhere
+from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.shards import Shards
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import StoreError
+from pushlane_storage.ownership import Ownership
+from pushlane_storage.queue import QueueRow
+
+log = logging.getLogger(__name__)
+
+
+class Network(Protocol):
+    """How nodes reach each other."""
+
+    @property
+    def dial(self) -> Dial: ...
+
+    async def serve(
+        self, serve: Callable[[LinkLike, str, str], Awaitable[None]], started: Callable[[], None]
+    ) -> None:
+        """A task: hand each link that another node dialled to `serve`, with the node's process and
+        the lane."""
+        ...
+
+
+class Cluster:
+    def __init__(
+        self, ownership: Ownership, settings: ClusterSettings, network: Network, shards: Shards,
+        now: Callable[[], int], chance: Callable[[], float], resume_ms: int,
+        nursery: trio.Nursery,
+        open_queue: Callable[[str, str], Awaitable[object]],
+        row_of: Callable[[str, str, str], Awaitable[QueueRow]],
+        stopped: Callable[[QueueRow], None],
+    ) -> None:  # fmt: skip
+        """`open_queue` opens a queue for callers here, `row_of` reads the row of a queue with an
+        id, `stopped` is told of each remote shard that is gone."""
+        self._ownership = ownership
+        self._settings = settings
+        self._network = network
+        self._shards = shards
+        self._now = now
+        self._resume_ms = resume_ms
+        self._nursery = nursery
+        self._row_of = row_of
+        self._stopped = stopped
+        self.start_soon = nursery.start_soon
+        self.repeats = Repeats(settings, open_queue, nursery.start_soon)
+        self.members = Members(ownership, settings, self._members_changed)
+        self.peers = Peers(self.members, settings, network.dial, now, self._lost, nursery, chance)
+        self.router = Router(
+            ownership, self.members, self.peers, settings, shards.open, shards.has_slot
+        )
+        self._pairs: dict[str, _Pair] = {}
+        self._servings: set[Serving] = set()
+        self.moves = 0
+        """Slots that were given up because they belong elsewhere."""
+
+    async def run(self) -> None:
+        """A task."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._network.serve, self.serve, self._heard)
+            nursery.start_soon(self.members.run)
+            nursery.start_soon(self._rebalance)
+
+    def _members_changed(self) -> None:
+        self.peers.follow()
+
+    def _heard(self) -> None:
+        """Others can dial this node now."""
+
+    # Gateways here
+
+    def _lost(self, shard: RemoteShard, sent: list[Sent]) -> None:
+        self.router.over(shard)
+        self._stopped(shard.row)
+        if sent:
+            self.repeats.add(shard, sent)
+
+    # Gateways elsewhere
+
+    async def serve(self, link: LinkLike, process: str, lane: str) -> None:
+        """Serve a link that another node dialled, until it is over."""
+        pair: _Pair | None = None
+
+        def take(frame: bytes | memoryview) -> None:
+            nonlocal pair
+            if pair is None:
+                asked = frames.decode_asked(frame)
+                assert isinstance(asked, frames.Pair)
+                pair = self._pair(asked.id, link, process, lane)
+            else:
+                assert pair.serving is not None, "it asks before both links are there"
+                pair.serving.take(frame)
+
+        try:
+            await link.run(take)
+        finally:
+            if pair is not None:
+                self._part(pair)
+
+    def _pair(self, id: str, link: LinkLike, process: str, lane: str) -> _Pair:
+        pair = self._pairs.setdefault(f"{process} {id}", _Pair(f"{process} {id}"))
+        pair.links[lane] = link
+        if len(pair.links) == 2:
+            data, rest = pair.links["data"], pair.links["rest"]
+
+            def cut(why: str) -> None:
+                log.warning("the links of %s are cut: %s", process, why)
+                data.abort()
+                rest.abort()
+
+            pair.serving = Serving(
+                self, data, rest, self._now, self._settings.shard_bytes, self._resume_ms, cut
+            )
+            self._servings.add(pair.serving)
+            rest.send(frames.encode(frames.Paired()))
+        return pair
+
+    def _part(self, pair: _Pair) -> None:
+        """One link of a pair is over: so is the other."""
+        self._pairs.pop(pair.id, None)
+        for link in pair.links.values():
+            link.abort()
+        if pair.serving is not None and pair.serving in self._servings:
+            self._servings.discard(pair.serving)
+            pair.serving.over()
+
+    async def open_for_peer(
+        self, tenant: str, queue: str, key: ShardKey, hops: int, claims: Claims
+    ) -> ShardRunner:
+        if self._shards.is_leaving(key):
+            raise Unsent("the queue moves to another server", retry_ms=100)
+        await self.router.check(key, hops)
+        row = await self._row_of(tenant, queue, key.queue_id)
+        if not 0 <= key.shard < row.config.shards:
+            raise NotFound(f"queue {queue} has no shard {key.shard}")
+        try:
+            return await self._shards.open(row, key.shard, claims)
+        except OwnedElsewhere as other:
+            raise Elsewhere(other.owner.process, other.owner.epoch) from None
+
+    def shard_stopped(self, runner: ShardRunner) -> None:
+        """Of ours: those who use it elsewhere hear of it."""
+        for serving in list(self._servings):
+            serving.stopped(runner)
+
+    # Placement
+
+    async def _rebalance(self) -> None:
+        """A task: gives up slots that belong elsewhere, a few at a time."""
+        settings = self._settings
+        while True:
+            await trio.sleep(settings.place_ms / 1000)
+            places = self.members.places
+            if not places:
+                continue
+            own = self._ownership.process
+            slots = to_give_up(
+                self._shards.slots_since(), own, places, self._now(), settings.tenure_ms,
+                settings.moves,
+            )  # fmt: skip
+            if slots:
+                log.info("%d slots belong to other nodes by now: they are given up", len(slots))
+                with suppress(StoreError):  # the store tries again
+                    await self._shards.give_up(slots)
+                self.moves += len(slots)
+
+
+class _Pair:
+    """Two links of another node."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.links: dict[str, LinkLike] = {}
+        self.serving: Serving | None = None

@@ -1,0 +1,182 @@
+"""Members: who is there, and who is dead.
+
+Every node looks at the roster once a beat, and at all others all the time. A node is fenced when
+
+- its address answers with another process: it was started again;
+- its address refused twice, and its heart has stood still for two beats;
+- its heart has stood still for `judge_ms`. Only time counts in which our own heart beat: who is cut
+  off from the store itself can't tell who is dead, and fences nobody.
+
+A wrong guess is safe and costs a takeover. So on mere silence no more than one node is fenced at a
+time: when many seem dead, the fault is more likely ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+import trio
+from pushlane_storage.member import Member
+
+from pushlane_dispatcher.cluster.placement import Place
+from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_storage.interface import StoreError
+from pushlane_storage.ownership import Ownership
+
+log = logging.getLogger(__name__)
+
+DISPATCHER = "dispatcher"
+REFUSALS = 2
+BEATS = 2
+
+
+class Watched:
+    """Another node, as we saw it last."""
+
+    __slots__ = ("member", "moved_at", "refusals", "silent_ms", "successor")
+
+    def __init__(self, member: Member, now: float) -> None:
+        self.member = member
+        self.moved_at = now
+        """When its beat was last seen to be another one."""
+        self.silent_ms = 0.0
+        """How long it has stood still since, while ours went on."""
+        self.refusals = 0
+        """How often in a row its address refused us since."""
+        self.successor = False
+        """Its address answered as another process."""
+
+
+class Members:
+    def __init__(
+        self, ownership: Ownership, settings: ClusterSettings, changed: Callable[[], None]
+    ) -> None:
+        """`changed` is told when somebody has come or gone, or says something else of itself."""
+        self._ownership = ownership
+        self._settings = settings
+        self._changed = changed
+        self._watched: dict[str, Watched] = {}
+        self._own: Member | None = None
+        self._looked_at: float | None = None
+        self._news = trio.Event()
+        self.fenced = 0
+        """Nodes that this one has fenced."""
+        self.last_fenced_at = -1e9
+
+    async def run(self) -> None:
+        """A task."""
+        while True:
+            try:
+                await self.look()
+                await self._judge()
+            except StoreError as error:
+                self._looked_at = None  # what we did not see is nobody's silence
+                log.info("the members were not looked at: %s", error)
+            with trio.move_on_after(self._settings.look_ms / 1000):
+                await self._news.wait()
+            self._news = trio.Event()
+
+    async def look(self) -> None:
+        """Read the roster."""
+        found = {member.process: member for member in await self._ownership.members()}
+        now = trio.current_time()
+        own = found.pop(self._ownership.process, None)
+        beating = own is not None and (self._own is None or own.beat != self._own.beat)
+        passed = 0.0 if self._looked_at is None else now - self._looked_at
+        before = self._shown()
+        self._watched = {
+            process: self._watched.get(process) or Watched(member, now)
+            for process, member in found.items()
+        }
+        for process, member in found.items():
+            watched = self._watched[process]
+            if member.beat != watched.member.beat:
+                watched.moved_at, watched.silent_ms, watched.refusals = now, 0.0, 0
+            elif beating:
+                most = 2 * self._settings.look_ms
+                watched.silent_ms += min(passed * 1000, most)
+            watched.member = member
+        if own is not None:
+            self._own = own
+        if beating or self._looked_at is None:
+            self._looked_at = now
+        if self._shown() != before:
+            self._changed()
+
+    def _shown(self) -> list[Member]:
+        """What the others say of themselves, but for their beats."""
+        return [_still(watched.member) for watched in self._watched.values()]
+
+    # Who is dead
+
+    def refused(self, process: str) -> None:
+        """Nobody listens at its address."""
+        watched = self._watched.get(process)
+        if watched is not None:
+            watched.refusals += 1
+            self._news.set()
+
+    def replaced(self, process: str) -> None:
+        """Another process answers at its address."""
+        watched = self._watched.get(process)
+        if watched is not None:
+            watched.successor = True
+            self._news.set()
+
+    async def _judge(self) -> None:
+        now = trio.current_time()
+        for process, watched in list(self._watched.items()):
+            reason = self._verdict(watched, now)
+            if reason is None:
+                continue
+            log.warning("node %s (%s) is fenced: %s", watched.member.name, process, reason)
+            await self._ownership.fence(process)
+            self.fenced += 1
+            self.last_fenced_at = now
+            del self._watched[process]
+            self._changed()
+
+    def _verdict(self, watched: Watched, now: float) -> str | None:
+        settings = self._settings
+        if watched.successor:
+            return "another process has its address"
+        if watched.refusals >= REFUSALS and watched.silent_ms >= BEATS * settings.beat_ms:
+            return "nobody listens at its address, and its heart stands still"
+        hasty = now - self.last_fenced_at < settings.haste_ms / 1000
+        if watched.silent_ms >= settings.judge_ms and not hasty:
+            return f"its heart has stood still for {settings.judge_ms} ms"
+        return None
+
+    # Who is there
+
+    @property
+    def others(self) -> Iterable[Member]:
+        return [watched.member for watched in self._watched.values()]
+
+    def find(self, process: str) -> Member | None:
+        """Another node, if it is there."""
+        watched = self._watched.get(process)
+        return None if watched is None else watched.member
+
+    @property
+    def places(self) -> list[Place]:
+        """Nodes that may own slots, this one included."""
+        own = [] if self._own is None else [self._own]
+        there = [member for member in (*own, *self.others) if takes_slots(member)]
+        # Nobody takes part before somebody reached it; the only ones there need nobody for that.
+        placed = [member for member in there if member.placed] or there
+        return [Place(member.name, member.process, member.weight) for member in placed]
+
+
+def takes_slots(member: Member) -> bool:
+    return DISPATCHER in member.roles and not member.draining and bool(member.address)
+
+
+def _still(member: Member) -> Member:
+    return type(member)(
+        **{
+            name: 0 if name == "beat" else getattr(member, name)
+            for name in member.__struct_fields__
+        }
+    )

@@ -1,0 +1,190 @@
+"""Peers: a pair of links to every other node, dialled as soon as it is there and kept up.
+
+Links are there before anybody needs them: so who dies is noticed at once, and the first request
+waits for no handshake. A node that can't be reached is tried again, at first quickly.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import trio
+from pushlane_storage.member import Member
+
+from pushlane.wire.errors import Unavailable
+from pushlane_dispatcher.cluster import frames
+from pushlane_dispatcher.cluster.members import Members, takes_slots
+from pushlane_dispatcher.cluster.remote import CUT, Asker, Lost
+from pushlane_dispatcher.cluster.settings import ClusterSettings
+
+log = logging.getLogger(__name__)
+
+
+class LinkLike(Protocol):
+    """What is used of a link (`link.Link`)."""
+
+    def send(self, frame: bytes) -> None: ...
+
+    async def run(self, take: Callable[[bytes | memoryview], None]) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class Refused(Exception):
+    """Nobody listens there."""
+
+
+class Replaced(Exception):
+    """Another process answers there."""
+
+
+class CannotReach(Exception):
+    """It can't be reached now, for whatever reason: the message says which."""
+
+
+Dial = Callable[[Member, str], Awaitable[LinkLike]]
+"""A link to a member, for a lane; `Refused`, `Replaced` or `CannotReach`."""
+
+
+class Peer:
+    """Another node: the links to it, when they are up."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.asker: Asker | None = None
+        self.scope = trio.CancelScope()
+        self.changed = trio.Event()
+        """Its links came up, or it is no more."""
+        self.gone = False
+
+    def tell(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+
+class Peers:
+    def __init__(
+        self, members: Members, settings: ClusterSettings, dial: Dial, now: Callable[[], int],
+        lost: Lost, nursery: trio.Nursery, chance: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self._members = members
+        self._settings = settings
+        self._dial = dial
+        self._now = now
+        self._lost = lost
+        self._nursery = nursery
+        self._chance = chance
+        self._peers: dict[str, Peer] = {}
+
+    def follow(self) -> None:
+        """Have links to exactly those who are there."""
+        wanted = {
+            member.process: member
+            for member in self._members.others
+            if member.address and (takes_slots(member) or member.draining)
+        }
+        for process, peer in list(self._peers.items()):
+            if process not in wanted:
+                del self._peers[process]
+                peer.gone = True
+                peer.scope.cancel()
+                peer.tell()
+        for process, member in wanted.items():
+            found = self._peers.get(process)
+            if found is None:
+                found = self._peers[process] = Peer(member)
+                self._nursery.start_soon(self._keep, found)
+            found.member = member
+
+    def asker(self, process: str) -> Asker | None:
+        """Of a node that can be asked now."""
+        peer = self._peers.get(process)
+        asker = None if peer is None else peer.asker
+        return asker if asker is not None and asker.up else None
+
+    async def wait(self, process: str) -> Asker:
+        """The same, once it can be asked; `Unavailable` when it is gone."""
+        while True:
+            peer = self._peers.get(process)
+            if peer is None:
+                raise Unavailable(CUT, retry_ms=100)
+            if peer.asker is not None and peer.asker.up:
+                return peer.asker
+            await peer.changed.wait()
+
+    def up(self) -> list[str]:
+        """The processes to which links are up."""
+        return [process for process in self._peers if self.asker(process) is not None]
+
+    async def _keep(self, peer: Peer) -> None:
+        """A task: keep the links to a node up for as long as it is there."""
+        pause = self._settings.redial_base_ms
+        with peer.scope:
+            while not peer.gone:
+                if await self._connect(peer):
+                    pause = self._settings.redial_base_ms
+                await trio.sleep(pause * (0.5 + self._chance() / 2) / 1000)
+                pause = min(2 * pause, self._settings.redial_max_ms)
+
+    async def _connect(self, peer: Peer) -> bool:
+        """Dial, and serve until it is over. False: it could not be reached."""
+        process = peer.member.process
+        try:
+            async with self._pair(peer.member) as (data, rest):
+                await self._serve(peer, data, rest)
+                return True
+        except Refused:
+            self._members.refused(process)
+        except Replaced:
+            self._members.replaced(process)
+        except CannotReach as error:
+            log.info("node %s can't be reached: %s", peer.member.name, error)
+        return False
+
+    @asynccontextmanager
+    async def _pair(self, member: Member) -> AsyncIterator[tuple[LinkLike, LinkLike]]:
+        rest = await self._dial(member, "rest")
+        try:
+            data = await self._dial(member, "data")
+            try:
+                yield data, rest
+            finally:
+                data.abort()
+        finally:
+            rest.abort()
+
+    async def _serve(self, peer: Peer, data: LinkLike, rest: LinkLike) -> None:
+        asker = Asker(
+            peer.member.process, data, rest, self._now, self._lost, self._settings.shard_bytes
+        )
+        id = secrets.token_hex(8)
+
+        def begin(frame: bytes | memoryview) -> None:
+            """The first frame says that both lanes are there."""
+            if peer.asker is None:
+                assert isinstance(frames.decode_told(frame), frames.Paired)
+                peer.asker = asker
+                log.info("node %s is linked", peer.member.name)
+                peer.tell()
+            else:
+                asker.take(frame)
+
+        try:
+            async with trio.open_nursery() as nursery:
+
+                async def run(link: LinkLike, take: Callable[[bytes | memoryview], None]) -> None:
+                    await link.run(take)
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(run, data, asker.take)
+                nursery.start_soon(run, rest, begin)
+                pair = frames.encode(frames.Pair(id))
+                data.send(pair)
+                rest.send(pair)
+        finally:
+            peer.asker = None
+            asker.over()

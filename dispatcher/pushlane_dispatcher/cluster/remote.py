@@ -1,0 +1,515 @@
+"""Shards on another node, as a gateway here sees them.
+
+An `Asker` has a pair of links to their owner. A `RemoteShard` takes what callers ask of a shard
+(`ShardPort`) and sends it; the answers come back as calls. When the links break, or the shard stops
+there, all its sinks are told with what their clients hold, and publishes without an answer are
+handed to whoever finds the next owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+import trio
+
+from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.cluster import frames
+from pushlane_dispatcher.cluster.frames import decode_told, encode
+from pushlane_dispatcher.core.act import Act
+from pushlane_dispatcher.core.departures import Unsent
+from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket
+from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.core.runs import runs_of_numbers
+from pushlane_dispatcher.shard.sink import (
+    Attach,
+    AttachAnswer,
+    Attached,
+    PublishAnswer,
+    ResumeAnswer,
+    SettleAnswer,
+    Sink,
+)
+from pushlane_dispatcher.waiter import Waiter
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.message import Message, size_of
+from pushlane_storage.queue import QueueRow
+
+MOVED = "the queue moves to another server: try again"
+CUT = "the server of this queue can't be reached"
+RETRY_MS = 100
+
+
+class Way(Protocol):
+    """Where frames leave: a link."""
+
+    def send(self, frame: bytes) -> None: ...
+
+
+class Sent(msgspec.Struct, eq=False):
+    """A publish without an answer."""
+
+    messages: list[Message]
+    lanes: Sequence[int] | None
+    answer: PublishAnswer
+    size: int
+    unsent: bool = False
+    """It certainly was not taken."""
+
+
+Lost = Callable[["RemoteShard", list[Sent]], None]
+"""What to do with publishes of a shard that is gone, in their order."""
+
+Got = Callable[[Any], None]
+"""Takes the answer of a request: a frame, or the error that came instead."""
+
+
+class Opening:
+    """Somebody waits for a shard."""
+
+    def __init__(self, row: QueueRow, number: int) -> None:
+        self.row = row
+        self.number = number
+        self.told: Waiter[frames.Opened | frames.Moved | frames.Refused] = Waiter()
+
+
+class Asker:
+    """What the gateways of this node ask of shards of one other node, over a pair of links."""
+
+    def __init__(
+        self, process: str, data: Way, rest: Way, now: Callable[[], int], lost: Lost, most: int
+    ) -> None:
+        """`most`: bytes of publishes that may wait for answers, of one shard."""
+        self.process = process
+        self.data = data
+        self.rest = rest
+        self.now = now
+        self.most = most
+        self.up = True
+        self._lost = lost
+        self._next = 1
+        self._opening: dict[int, Opening] = {}
+        self._shards: dict[int, RemoteShard] = {}
+        self._requests: dict[int, Got] = {}
+        self._subs: dict[int, RemoteSub] = {}
+        self._take: dict[type[Any], Callable[[Any], None]] = {
+            frames.Opened: self._opened,
+            frames.Moved: self._opened,
+            frames.Refused: self._opened,
+            frames.Gone: self._gone,
+            frames.Failed: self._failed,
+            **dict.fromkeys(
+                (
+                    frames.Published, frames.Attached, frames.Resumed, frames.Settled,
+                    frames.Answer, frames.Credited,
+                ),
+                self._answered,
+            ),
+            frames.Deliver: self._deliver,
+            frames.Lost: self._deliver,
+            frames.Hungry: self._say,
+            frames.Holds: self._say,
+            frames.Ended: self._ended,
+        }  # fmt: skip
+
+    # Opening
+
+    async def open(
+        self, row: QueueRow, number: int, hops: int, claims: Claims
+    ) -> RemoteShard | frames.Moved:
+        """A shard there, or where else to ask. `Unsent`: the links broke."""
+        if not self.up:
+            raise Unsent(CUT, retry_ms=RETRY_MS)
+        ref = self.number()
+        opening = self._opening[ref] = Opening(row, number)
+        self.rest.send(encode(frames.Open(ref, row.tenant, row.name, row.id, number, hops, claims)))
+        try:
+            told = await opening.told.wait()
+        finally:
+            self._opening.pop(ref, None)
+        if isinstance(told, frames.Refused):
+            raise told.fault.error()
+        if isinstance(told, frames.Moved):
+            return told
+        shard = self._shards.get(ref)
+        if shard is None:  # it has stopped again
+            raise Unsent(MOVED, retry_ms=RETRY_MS)
+        return shard
+
+    def _opened(self, told: frames.Opened | frames.Moved | frames.Refused) -> None:
+        opening = self._opening.pop(told.ref, None)
+        if opening is None:  # nobody waits any more
+            return
+        if isinstance(told, frames.Opened):
+            self._shards[told.ref] = RemoteShard(self, told.ref, opening.row, opening.number)
+        opening.told(told)
+
+    # Requests
+
+    def number(self) -> int:
+        self._next += 1
+        return self._next
+
+    def request(self, got: Got) -> int:
+        id = self.number()
+        self._requests[id] = got
+        return id
+
+    def _answered(self, told: Any) -> None:
+        self._requests.pop(told.id)(told)
+
+    def _failed(self, told: frames.Failed) -> None:
+        self._requests.pop(told.id)(told.fault.error())
+
+    # Subscriptions
+
+    def subscribe(self, sub: RemoteSub) -> int:
+        number = self.number()
+        self._subs[number] = sub
+        return number
+
+    def forget(self, number: int) -> None:
+        self._subs.pop(number, None)
+
+    def _deliver(self, told: frames.Deliver | frames.Lost) -> None:
+        sub = self._subs.get(told.sub)
+        if sub is not None:
+            sub.hear(told)
+
+    def _say(self, told: frames.Hungry | frames.Holds) -> None:
+        sub = self._subs.get(told.sub)
+        if sub is not None:
+            sub.say(told)
+
+    def _ended(self, told: frames.Ended) -> None:
+        sub = self._subs.pop(told.sub, None)
+        if sub is not None:
+            sub.shard.drop(sub)
+            sub.sink.ended(told.code, told.message, told.held)
+
+    # What the links bring
+
+    def take(self, frame: bytes | memoryview) -> None:
+        """A frame of either lane."""
+        told = decode_told(frame)
+        self._take[type(told)](told)
+
+    def _gone(self, told: frames.Gone) -> None:
+        shard = self._shards.pop(told.ref, None)
+        if shard is not None:
+            self._end(shard, told.code, told.message)
+
+    def _end(self, shard: RemoteShard, code: str, message: str) -> None:
+        sent = shard.stop(code, message)
+        self._lost(shard, sent)
+
+    def over(self) -> None:
+        """The links are gone."""
+        self.up = False
+        shards, self._shards = self._shards, {}
+        for shard in shards.values():
+            self._end(shard, "unavailable", CUT)
+        requests, self._requests = self._requests, {}
+        for got in requests.values():
+            got(Unavailable(CUT, retry_ms=RETRY_MS))
+        opening, self._opening = self._opening, {}
+        for one in opening.values():
+            one.told.fail(Unsent(CUT, retry_ms=RETRY_MS))
+
+
+class RemoteSub:
+    """One subscription of a remote shard: what its client has of it."""
+
+    __slots__ = ("_stash", "away", "generation", "number", "out", "prefix", "shard", "sink")
+
+    def __init__(self, shard: RemoteShard, sink: Sink) -> None:
+        self.shard = shard
+        self.sink = sink
+        self.number = 0
+        self.prefix = ""
+        self.generation = 0
+        """What its settles carry; 0: it is not known yet."""
+        self.away = False
+        """Its client's connection is lost: what comes now comes again."""
+        self.out: set[int] = set()
+        """Receipt numbers that its client has."""
+        self._stash: list[frames.Deliver | frames.Lost] = []
+        """What came before the answer that it is for: lanes overtake each other."""
+
+    def hear(self, told: frames.Deliver | frames.Lost) -> None:
+        if told.generation > self.generation or not self.generation:
+            self._stash.append(told)
+        elif told.generation == self.generation and not self.away:
+            self._tell(told)
+
+    def agreed(self, generation: int, out: set[int]) -> None:
+        """It was attached or resumed."""
+        self.generation, self.away, self.out = generation, False, out
+
+    def catch_up(self) -> None:
+        stash, self._stash = self._stash, []
+        for told in stash:
+            self.hear(told)
+
+    def say(self, told: frames.Hungry | frames.Holds) -> None:
+        if isinstance(told, frames.Hungry):
+            self.sink.hungry(told.hungry, told.held, told.waiting)
+        else:
+            self.sink.holds(told.held, told.waiting)
+
+    def _tell(self, told: frames.Deliver | frames.Lost) -> None:
+        if isinstance(told, frames.Lost):
+            self.settled(told.receipts)
+            self.sink.lost(told.receipts, told.held, told.waiting)
+            return
+        now = self.shard.asker.now()
+        runs = [
+            Run(
+                run.lane, run.seq, run.n, run.started, run.attempt, run.deliveries, run.fence,
+                now + run.left_ms, run.messages,
+            )
+            for run in told.runs
+        ]  # fmt: skip
+        for run in told.runs:
+            self.out.update(range(run.n, run.n + len(run.messages)))
+        self.sink.deliver(runs, told.again, told.held, told.waiting)
+
+    def settled(self, receipts: Sequence[ReceiptRun]) -> None:
+        for prefix, low, high in receipts:
+            if prefix == self.prefix:
+                self.out.difference_update(range(low, high + 1))
+
+    def held(self) -> list[ReceiptRun]:
+        return runs_of_numbers(self.prefix, sorted(self.out))
+
+
+def numbers_of(prefix: str, receipts: Sequence[ReceiptRun]) -> Iterator[int]:
+    for own, low, high in receipts:
+        if own == prefix:
+            yield from range(low, high + 1)
+
+
+class RemoteShard:
+    """A shard that another node has open."""
+
+    def __init__(self, asker: Asker, ref: int, row: QueueRow, number: int) -> None:
+        self.asker = asker
+        self.ref = ref
+        self.row = row
+        """Its queue's, as it was when the shard was opened."""
+        self.key = ShardKey(row.id, number)
+        self.running = True
+        self._sent: dict[int, Sent] = {}
+        self._size = 0
+        """Bytes of what was published and is not answered."""
+        self._room = trio.Event()
+        self._subs: dict[Sink, RemoteSub] = {}
+        self._prefixes: dict[str, RemoteSub] = {}
+
+    # Publishing
+
+    @property
+    def congested(self) -> bool:
+        return self._size >= self.asker.most
+
+    async def room(self, claims: Claims = ()) -> None:
+        """Wait while too much waits for answers. Its owner deals with whose share that is."""
+        while self.congested and self.running:
+            await self._room.wait()
+        if not self.running:
+            raise Unsent(MOVED, retry_ms=RETRY_MS)
+
+    def publish_soon(
+        self, messages: list[Message], answer: PublishAnswer, lanes: Sequence[int] | None = None
+    ) -> None:
+        if not self.running:
+            raise Unsent(MOVED, retry_ms=RETRY_MS)
+        asker, sent = self.asker, Sent(messages, lanes, answer, sum(map(size_of, messages)))
+        id = asker.request(lambda told: self._published(id, told))
+        self._sent[id] = sent
+        self._size += sent.size
+        asker.data.send(
+            encode(frames.Publish(self.ref, id, messages, None if lanes is None else [*lanes]))
+        )
+
+    def _published(self, id: int, told: frames.Published | PushlaneError) -> None:
+        sent = self._sent.get(id)
+        if sent is None:  # it is somebody else's by now
+            return
+        if isinstance(told, Unsent):
+            sent.unsent = True  # the shard has stopped: it says so next
+            return
+        del self._sent[id]
+        self._size -= sent.size
+        if not self.congested:
+            self._room.set()
+            self._room = trio.Event()
+        if isinstance(told, PushlaneError):
+            sent.answer(PublishTicket([-1] * len(sent.messages), sent.lanes, None), told)
+            return
+        ticket = PublishTicket(
+            frames.unpacked(told.seqs, len(sent.messages)),
+            sent.lanes,
+            None,
+            told.duplicates,
+            {index: fault.error() for index, fault in told.failed.items()},
+        )
+        sent.answer(ticket, None)
+
+    # Consuming
+
+    def attach(self, sink: Sink, wish: Attach, answer: AttachAnswer) -> None:
+        if not self.running:
+            answer(None, Unsent(MOVED, retry_ms=RETRY_MS))
+            return
+        sub = self._subs[sink] = RemoteSub(self, sink)
+        sub.number = self.asker.subscribe(sub)
+        id = self.asker.request(partial(self._attached, sub, wish, answer))
+        self.asker.rest.send(
+            encode(
+                frames.Attach(
+                    self.ref, sub.number, id, wish.session, wish.credit, wish.lease_ms,
+                    wish.explicit, wish.ack_none, wish.shared, wish.client, wish.claims,
+                    wish.prefix, wish.held,
+                )
+            )
+        )  # fmt: skip
+
+    def _attached(
+        self, sub: RemoteSub, wish: Attach, answer: AttachAnswer,
+        told: frames.Attached | PushlaneError,
+    ) -> None:  # fmt: skip
+        if isinstance(told, PushlaneError):
+            self.drop(sub)
+            self.asker.forget(sub.number)
+            answer(None, told)
+            return
+        sub.prefix = told.prefix
+        self._prefixes[told.prefix] = sub
+        kept = set(numbers_of(told.prefix, wish.held))
+        sub.agreed(told.generation, kept.difference(numbers_of(told.prefix, told.lost)))
+        answer(Attached(told.prefix, told.generation, told.lease_ms, told.lost), None)
+        sub.catch_up()
+
+    def resume(
+        self, prefix: str, held: Sequence[ReceiptRun], sink: Sink, answer: ResumeAnswer
+    ) -> None:
+        sub = self._subs.get(sink)
+        if sub is None:
+            answer(0, [], NotFound("nobody knows this subscription any more"))
+            return
+        listed = [*held]
+        id = self.asker.request(partial(self._resumed, sub, listed, answer))
+        self.asker.rest.send(encode(frames.Resume(sub.number, id, listed)))
+
+    def _resumed(
+        self, sub: RemoteSub, held: list[ReceiptRun], answer: ResumeAnswer,
+        told: frames.Resumed | PushlaneError,
+    ) -> None:  # fmt: skip
+        if isinstance(told, PushlaneError):
+            answer(0, [], told)
+            return
+        out = set(numbers_of(sub.prefix, held)).difference(numbers_of(sub.prefix, told.lost))
+        sub.agreed(told.generation, out)
+        answer(told.generation, told.lost, None)
+        sub.catch_up()
+
+    def detach(self, prefix: str, sink: Sink, resume_ms: int) -> None:
+        sub = self._subs.get(sink)
+        if sub is not None:
+            sub.away = True
+            self.asker.rest.send(encode(frames.Detach(sub.number, resume_ms)))
+
+    def unsubscribe(self, prefix: str, sink: Sink) -> None:
+        sub = self._subs.get(sink)
+        if sub is not None:
+            self.asker.rest.send(encode(frames.Unsubscribe(sub.number)))
+
+    def end(self, prefix: str, sink: Sink) -> None:
+        sub = self._subs.get(sink)
+        if sub is not None:
+            self.drop(sub)
+            self.asker.forget(sub.number)
+            self.asker.rest.send(encode(frames.End(sub.number)))
+
+    def credit(
+        self, prefix: str, sink: Sink, credit: int, answer: Callable[[], None] | None = None
+    ) -> None:
+        sub = self._subs.get(sink)
+        if sub is None:
+            return
+
+        def credited(told: frames.Credited | PushlaneError) -> None:
+            if answer is not None and not isinstance(told, PushlaneError):
+                answer()
+
+        id = self.asker.request(credited)
+        self.asker.rest.send(encode(frames.SetCredit(sub.number, id, credit)))
+
+    def settle(
+        self, prefix: str, generation: int, act: Act, receipts: Sequence[ReceiptRun],
+        answer: SettleAnswer, *, silently: bool = False,
+    ) -> None:  # fmt: skip
+        if not self.running:
+            answer(SettleTicket(), Unavailable(MOVED, retry_ms=RETRY_MS))
+            return
+        listed = [*receipts]
+        id = self.asker.request(partial(self._settled, prefix, act, listed, answer))
+        self.asker.rest.send(
+            encode(
+                frames.Settle(
+                    self.ref, id, prefix, generation, listed, silently,
+                    act.verb, act.lease_ms, act.delay_ms, act.error, act.dead,
+                )
+            )
+        )  # fmt: skip
+
+    def _settled(
+        self, prefix: str, act: Act, receipts: list[ReceiptRun], answer: SettleAnswer,
+        told: frames.Settled | PushlaneError,
+    ) -> None:  # fmt: skip
+        if isinstance(told, PushlaneError):
+            answer(SettleTicket(), told)
+            return
+        sub = self._prefixes.get(prefix)
+        if sub is not None:
+            sub.settled(told.lost if act.verb in ("start", "extend") else receipts)
+        answer(SettleTicket(None, False, told.lost, told.duplicate), None)
+
+    # Asking
+
+    async def ask(self, question: bytes) -> bytes:
+        """The answer to a question about it, both packed."""
+        if not self.running:
+            raise Unsent(MOVED, retry_ms=RETRY_MS)
+        waiter: Waiter[Any] = Waiter()
+        id = self.asker.request(
+            lambda told: waiter.fail(told) if isinstance(told, PushlaneError) else waiter(told)
+        )
+        self.asker.rest.send(encode(frames.Ask(self.ref, id, msgspec.Raw(question))))
+        told: frames.Answer = await waiter.wait()
+        return bytes(told.value)
+
+    # The end
+
+    def drop(self, sub: RemoteSub) -> None:
+        if self._subs.get(sub.sink) is sub:
+            del self._subs[sub.sink]
+        if self._prefixes.get(sub.prefix) is sub:
+            del self._prefixes[sub.prefix]
+
+    def stop(self, code: str, message: str) -> list[Sent]:
+        """It is no more. What was published and has no answer, in its order."""
+        self.running = False
+        self._room.set()
+        sent, self._sent = list(self._sent.values()), {}
+        subs, self._subs = self._subs, {}
+        self._prefixes.clear()
+        for sub in subs.values():
+            self.asker.forget(sub.number)
+            if sub.generation:  # else its attach fails
+                sub.sink.ended(code, message, sub.held())
+        return sent

@@ -1,0 +1,164 @@
+"""The router: finds the node that has a shard, or is to have it, and opens it there.
+
+Where a slot is, is remembered, and forgotten when somebody says otherwise. What is not known is
+read from the slot's row; a slot that nobody has belongs to the node where it is placed. The first
+node that is asked sends on to where it believes the slot to be; the second one takes what nobody
+has, so two nodes that see different members send nobody to and fro.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import trio
+
+from pushlane.wire.errors import PushlaneError, Unavailable
+from pushlane_dispatcher.cluster.frames import Moved
+from pushlane_dispatcher.cluster.members import Members
+from pushlane_dispatcher.cluster.peers import Peers
+from pushlane_dispatcher.cluster.placement import placed
+from pushlane_dispatcher.cluster.remote import RemoteShard
+from pushlane_dispatcher.cluster.serving import Elsewhere
+from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.core.departures import Unsent
+from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.queues.queues import Elsewhere as OwnedElsewhere
+from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import StoreError
+from pushlane_storage.ownership import Ownership
+from pushlane_storage.queue import QueueRow
+from pushlane_storage.slot import slot_of
+
+
+class Route(NamedTuple):
+    process: str
+    epoch: int
+    """Under which it has the slot; 0: it is only placed there."""
+
+
+OpenHere = Callable[[QueueRow, int, Claims | None], Awaitable[ShardRunner]]
+
+
+class Router:
+    def __init__(
+        self, ownership: Ownership, members: Members, peers: Peers, settings: ClusterSettings,
+        open_here: OpenHere, is_here: Callable[[ShardKey], bool],
+    ) -> None:  # fmt: skip
+        """`is_here`: this process has the shard's slot."""
+        self._ownership = ownership
+        self._members = members
+        self._peers = peers
+        self._settings = settings
+        self._open_here = open_here
+        self._is_here = is_here
+        self._routes: dict[int, Route] = {}
+        self._remote: dict[ShardKey, RemoteShard] = {}
+        self.forwarded = 0
+        """Shards that were opened on other nodes."""
+
+    # For gateways here
+
+    async def open(
+        self, row: QueueRow, number: int, claims: Claims | None = None
+    ) -> ShardRunner | RemoteShard:
+        """A shard, here or elsewhere. `Unavailable` when nobody has it within `publish_ms`."""
+        key = ShardKey(row.id, number)
+        error: PushlaneError = Unavailable("no server of this queue can be reached", retry_ms=1_000)
+        with trio.move_on_after(self._settings.publish_ms / 1000):
+            hops = 0
+            while True:
+                try:
+                    shard, hops = await self._try(row, number, key, hops, claims)
+                except Unsent as fault:
+                    error = fault
+                    self._routes.pop(slot_of(key), None)
+                    await trio.sleep(self._settings.reroute_ms / 1000)
+                    continue
+                if shard is not None:
+                    return shard
+                if hops > self._settings.hops:
+                    await trio.sleep(self._settings.reroute_ms / 1000)
+                    hops = 0
+        raise error
+
+    async def _try(
+        self, row: QueueRow, number: int, key: ShardKey, hops: int, claims: Claims | None
+    ) -> tuple[ShardRunner | RemoteShard | None, int]:
+        """The shard; or None, and how many nodes have sent us on."""
+        known = self._remote.get(key)
+        if known is not None and known.running:
+            return known, hops
+        if self._is_here(key):
+            return await self._open_here(row, number, claims), hops
+        process = await self._locate(slot_of(key))
+        if process == self._ownership.process:
+            try:
+                return await self._open_here(row, number, claims), hops
+            except OwnedElsewhere as other:
+                self._learn(slot_of(key), Route(other.owner.process, other.owner.epoch))
+                return None, hops + 1
+        asker = await self._peers.wait(process)
+        told = await asker.open(row, number, hops, claims or ())
+        if isinstance(told, Moved):
+            self._learn(slot_of(key), Route(told.process, told.epoch))
+            return None, hops + 1
+        self._remote[key] = told
+        self.forwarded += 1
+        return told, hops
+
+    def _learn(self, slot: int, route: Route) -> None:
+        """From a node that was asked. A lower epoch is old news."""
+        known = self._routes.get(slot)
+        if known is None or not known.epoch or route.epoch >= known.epoch:
+            self._routes[slot] = route
+
+    async def _locate(self, slot: int) -> str:
+        """The process that has a slot or is to have it."""
+        route = self._routes.get(slot)
+        if route is not None and self._is_there(route.process):
+            return route.process
+        route = await self._read(slot)
+        if route is not None:
+            self._routes[slot] = route
+            return route.process
+        self._routes.pop(slot, None)
+        place = placed(slot, self._members.places)
+        if place is None:
+            raise Unsent("no server takes this queue now", retry_ms=1_000)
+        return place.process
+
+    async def _read(self, slot: int) -> Route | None:
+        """By the slot's row; None: nobody has it who is there."""
+        try:
+            owner = await self._ownership.owner_of(slot)
+        except StoreError as error:
+            raise Unsent("the store could not answer", retry_ms=1_000) from error
+        if owner is None or not self._is_there(owner.process):
+            return None
+        return Route(owner.process, owner.epoch)
+
+    def _is_there(self, process: str) -> bool:
+        return process == self._ownership.process or self._members.find(process) is not None
+
+    def over(self, shard: RemoteShard) -> None:
+        """It has stopped."""
+        if self._remote.get(shard.key) is shard:
+            del self._remote[shard.key]
+            self._routes.pop(slot_of(shard.key), None)
+
+    # For gateways elsewhere
+
+    async def check(self, key: ShardKey, hops: int) -> None:
+        """`serving.Elsewhere` unless the shard is ours to have."""
+        if self._is_here(key):
+            return
+        slot = slot_of(key)
+        route = await self._read(slot)
+        if route is not None and route.process != self._ownership.process:
+            raise Elsewhere(route.process, route.epoch)
+        if route is None and not hops:
+            place = placed(slot, self._members.places)
+            if place is not None and place.process != self._ownership.process:
+                raise Elsewhere(place.process, 0)

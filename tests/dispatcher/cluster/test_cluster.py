@@ -1,0 +1,223 @@
+"""Any node, any queue: several nodes, a client of one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from pushlane.wire.errors import Conflict, NotFound, PushlaneError
+from pushlane_dispatcher.callers.door import Caller, Door
+from pushlane_dispatcher.callers.feed import Spec
+from pushlane_dispatcher.callers.publication import Publication
+from pushlane_dispatcher.core.act import Act
+from pushlane_dispatcher.waiter import Waiter
+from pushlane_storage.message import Message
+from pushlane_storage.queue import QueueConfig
+from tests.dispatcher.cluster.world import Node, World, cluster, until
+from tests.dispatcher.rig import TENANT, message
+from tests.dispatcher.subscriber import Subscriber, unforeseen
+
+SHARDS = 4
+
+
+class Client:
+    """Of one node."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.door: Door = node.dispatcher.door(Caller(TENANT, (), QueueConfig()), unforeseen)
+
+    async def publish(self, *messages: Message, queue: str = "q") -> Publication:
+        waiter: Waiter[Publication | None] = Waiter()
+        self.door.publish(queue, list(messages), None, waiter)
+        publication = await waiter.wait()
+        assert publication is not None
+        return publication
+
+    async def subscribe(self, queue: str = "q", **options: Any) -> Subscriber:
+        subscriber = Subscriber()
+        spec = Spec(TENANT, queue, options.pop("session", "s"), **options)
+        self.door.subscribe(spec, subscriber, subscriber.subscribed)
+        await until(lambda: hasattr(subscriber, "feed") or subscriber.error is not None)
+        if subscriber.error is not None:
+            raise subscriber.error
+        return subscriber
+
+
+async def make(world: World, shards: int = SHARDS, **config: Any) -> None:
+    await world.nodes[0].dispatcher.create(TENANT, "q", QueueConfig(shards=shards, **config))
+
+
+def owners(world: World) -> dict[int, str]:
+    """Who has which shard of the queue, by what is open."""
+    found: dict[int, str] = {}
+    for node in world.nodes:
+        for key in node.dispatcher._shards._held:
+            found[key.shard] = node.name
+    return found
+
+
+async def test_any_node_publishes_and_consumes_any_queue() -> None:
+    async with cluster(3) as world:
+        await make(world)
+        clients = [Client(node) for node in world.nodes]
+        for n in range(60):
+            done = await clients[n % 3].publish(message(b"%d" % n, key=f"k{n}"))
+            assert not done.failed
+        assert len(set(owners(world).values())) > 1, "the shards are not spread"
+        took = [await client.subscribe(session=f"s{i}") for i, client in enumerate(clients)]
+        await until(lambda: sum(len(one.bodies) for one in took) == 60)
+        assert sorted(int(body) for one in took for body in one.bodies) == list(range(60))
+        for one in took:
+            done = await one.ack(*one.receipts)
+            assert (done.lost, done.duplicate, done.error) == ([], [], None)
+        for node in world.nodes:
+            stats = await node.dispatcher.stats(TENANT, "q")
+            assert stats.stored == 0
+
+
+async def test_a_queue_is_made_by_the_first_publish_through_any_node() -> None:
+    async with cluster(3) as world:
+        done = await Client(world.nodes[1]).publish(message(b"1"), queue="new")
+        assert not done.failed
+        one = await Client(world.nodes[2]).subscribe("new")
+        await until(lambda: one.bodies == [b"1"])
+
+
+async def test_order_by_key_and_repeats_hold_over_nodes() -> None:
+    async with cluster(3) as world:
+        await make(world)
+        first, second = Client(world.nodes[0]), Client(world.nodes[1])
+        sent = [message(b"%d" % n, key="k", producer="p", producer_seq=n + 1) for n in range(20)]
+        for one in sent:
+            await first.publish(one)
+        again = await second.publish(*sent)
+        assert again.duplicates == list(range(20))
+        consumer = await Client(world.nodes[2]).subscribe(credit=100)
+        for n in range(20):
+            await until(lambda n=n: len(consumer.bodies) == n + 1)  # type: ignore[misc]
+            await consumer.ack(consumer.receipts[-1])
+        assert consumer.bodies == [b"%d" % n for n in range(20)]
+
+
+async def test_a_nack_an_extension_and_a_foreign_receipt_from_afar() -> None:
+    async with cluster(2) as world:
+        await make(world)
+        client = Client(world.nodes[0])
+        await client.publish(*(message(b"%d" % n, key=f"{n}") for n in range(8)))
+        one = await Client(world.nodes[1]).subscribe(lease_ms=10_000)
+        await until(lambda: len(one.bodies) == 8)
+        done = await one.settle(Act("extend", lease_ms=60_000), *one.receipts)
+        assert (done.lost, done.error) == ([], None)
+        done = await one.settle(Act("nack", delay_ms=0), *one.receipts)
+        assert (done.lost, done.error) == ([], None)
+        await until(lambda: len(one.bodies) == 16)
+        foreign = await Client(world.nodes[0]).subscribe(session="t")
+        done = await foreign.ack(*one.receipts[8:])
+        assert len(done.lost) == 8
+        done = await one.ack(*one.receipts[8:])
+        assert done.lost == []
+        done = await one.ack(*one.receipts[8:])
+        assert sum(high - low + 1 for _, low, high in done.duplicate) == 8
+
+
+async def test_a_killed_owner_is_followed_by_another_one() -> None:
+    async with cluster(3) as world:
+        await make(world)
+        client = Client(world.nodes[0])
+        consumer = await client.subscribe(credit=1_000, lease_ms=600_000)
+        await client.publish(*(message(b"%d" % n, key=f"{n}") for n in range(40)))
+        await until(lambda: len(consumer.bodies) == 40)
+        victim = world.nodes[2]
+        assert victim.name in owners(world).values()
+        began = trio.current_time()
+        world.kill(victim)
+        done = await client.publish(*(message(b"%d" % n, key=f"{n}") for n in range(40, 80)))
+        assert not done.failed
+        assert trio.current_time() - began < 5
+        await until(lambda: len(consumer.bodies) == 80)
+        assert sorted(map(int, consumer.bodies)) == list(range(80)), "nothing was sent twice"
+        assert consumer.gone == [], "the lease cache knew what was out"
+        done2 = await consumer.ack(*consumer.receipts)
+        assert (done2.lost, done2.error) == ([], None)
+
+
+async def test_links_that_break_cost_neither_messages_nor_leases() -> None:
+    async with cluster(2) as world:
+        await make(world)
+        client = Client(world.nodes[0])
+        consumer = await client.subscribe(credit=1_000, explicit=True)
+        await client.publish(*(message(b"%d" % n, key=f"{n}") for n in range(40)))
+        await until(lambda: len(consumer.bodies) == 40)
+        for _ in range(3):
+            world.air.drop(world.nodes[1].address)
+            await world.linked()
+        await client.publish(message(b"40", key="40"))
+        await until(lambda: len(consumer.bodies) == 41)
+        done = await consumer.ack(*consumer.receipts)
+        assert (done.lost, done.error) == ([], None)
+        assert consumer.gone == []
+
+
+async def test_publishes_under_way_go_to_the_next_owner_in_their_order() -> None:
+    async with cluster(3) as world:
+        await make(world, shards=1)
+        await Client(world.nodes[0]).publish(message(b"0", key="k", producer="p", producer_seq=1))
+        owner = next(node for node in world.nodes if node.name == owners(world)[0])
+        client = Client(next(node for node in world.nodes if node is not owner))
+        world.air.most_delay = 0.05
+        answers: list[Publication | PushlaneError | None] = []
+        for n in range(1, 30):
+            client.door.publish(
+                "q", [message(b"%d" % n, key="k", producer="p", producer_seq=n + 1)], None,
+                lambda done, error=None: answers.append(done or error),
+            )  # fmt: skip
+        await trio.sleep(0.02)
+        world.kill(owner)
+        await until(lambda: len(answers) == 29)
+        assert all(isinstance(one, Publication) and not one.failed for one in answers)
+        world.air.most_delay = 0
+        consumer = await client.subscribe()
+        for n in range(30):
+            await until(lambda n=n: len(consumer.bodies) == n + 1)  # type: ignore[misc]
+            await consumer.ack(consumer.receipts[-1])
+        assert consumer.bodies == [b"%d" % n for n in range(30)]
+
+
+async def test_a_node_that_comes_gets_its_share() -> None:
+    async with cluster(1) as world:
+        await make(world, shards=16)
+        client = Client(world.nodes[0])
+        consumer = await client.subscribe(credit=1_000)
+        await client.publish(*(message(b"%d" % n, key=f"{n}") for n in range(64)))
+        assert set(owners(world).values()) == {"a"}
+        await world.start("b")
+        await world.linked()
+        await until(lambda: "b" in owners(world).values(), 60)
+        done = await client.publish(*(message(b"%d" % n, key=f"{n}") for n in range(64, 128)))
+        assert not done.failed
+        await until(lambda: len(consumer.bodies) == 128)
+        assert sorted(map(int, consumer.bodies)) == list(range(128))
+        settled = await consumer.ack(*consumer.receipts)
+        assert (settled.lost, settled.error) == ([], None)
+
+
+async def test_a_deleted_queue_takes_nothing_more_through_any_node() -> None:
+    async with cluster(3) as world:
+        await make(world)
+        clients = [Client(node) for node in world.nodes]
+        for n, client in enumerate(clients):
+            await client.publish(message(b"%d" % n, key=f"{n}"))
+        consumer = await clients[2].subscribe()
+        await world.nodes[1].dispatcher.delete(TENANT, "q")
+        await until(lambda: consumer.end is not None)
+        assert consumer.end == ("not_found", "the queue was deleted")
+        for node in world.nodes:
+            with pytest.raises(NotFound):
+                await node.dispatcher.get(TENANT, "q")
+        await world.nodes[0].dispatcher.create(TENANT, "q")
+        with pytest.raises(Conflict):
+            await world.nodes[2].dispatcher.create(TENANT, "q")
+        assert not (await clients[1].publish(message(b"9"))).failed

@@ -39,7 +39,6 @@ async def join(
     address: str,
     home: Home,
     randbytes: Callable[[int], bytes],
-    wall: Callable[[], int],
 ) -> AsyncIterator[Membership]:
     """Be one of them until the block ends: then everything is given back."""
     error: Exception | None = None
@@ -47,7 +46,7 @@ async def join(
     async with trio.open_nursery() as parent:
         try:
             tasks = await parent.start(_run_in, scope)
-            membership = Membership(ring, decisions, limits, address, home, randbytes, wall, tasks)
+            membership = Membership(ring, decisions, limits, address, home, randbytes, tasks)
             await membership.register()
             try:
                 yield membership
@@ -83,7 +82,6 @@ class Membership:
         address: str,
         home: Home,
         randbytes: Callable[[int], bytes],
-        wall: Callable[[], int],
         tasks: trio.Nursery,
     ) -> None:
         self._ring = ring
@@ -92,7 +90,6 @@ class Membership:
         self._address = address
         self._home = home
         self._randbytes = randbytes
-        self._wall = wall
         self._tasks = tasks
         self._registering = trio.Lock()
         self.watches = Watches(ring, decisions, limits, tasks)
@@ -115,7 +112,6 @@ class Membership:
             lambda: self._member,
             self._address,
             self._home.dc,
-            self._wall(),
             self._ring,
             self._decisions,
             self._limits,

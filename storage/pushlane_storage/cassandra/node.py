@@ -111,12 +111,11 @@ class Node:
         shown: Callable[[], Member],
         address: str,
         dc: str,
-        began: int,
         ring: Ring,
         decisions: Decisions,
         limits: Limits,
     ) -> None:
-        """`shown` answers what it shows of itself, `began` is the time of day by its own clock."""
+        """`shown` answers what it shows of itself."""
         self.process = process
         self.fence = Fence(self._is_unfenced, process)
         self.draining = False
@@ -127,7 +126,6 @@ class Node:
         self._shown = shown
         self._address = address
         self._dc = dc
-        self._began = began
         self._ring = ring
         self._decisions = decisions
         self._limits = limits
@@ -197,7 +195,7 @@ class Node:
         self.beats += 1
         row = keyed(HEARTBEATS, (self.process,), beat=self.beats)
         beat = Write(HEARTBEATS, [row], stamp=self.beats, ttl=DAY_SECONDS)
-        writes = [beat, entry(self.member, self._began)]
+        writes = [beat, entry(self.member)]
         await outcome_of(lambda done: write_stages(self._ring, [writes], done))
         self._landed = began
 
@@ -222,7 +220,7 @@ class Node:
         change = Change(NODES, (self.process,), {"fenced": False}, None)
         await self._decisions.decide(change, lambda _: True)
         with suppress(StoreError):  # somebody else does it
-            await self._ring.write(removal(self.process, self._began, self.beats))
+            await self._ring.write(removal(self.process))
 
 
 def is_alive(row: Row | None) -> bool:

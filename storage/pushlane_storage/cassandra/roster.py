@@ -23,15 +23,16 @@ from pushlane_storage.member import Member
 from pushlane_storage.work import gather
 
 
-def entry(member: Member, began: int) -> Write:
-    """The row of a process that began at this time, by its own clock."""
+def entry(member: Member) -> Write:
+    """A process's row. Its later heartbeat wins, whatever its clock does."""
     text = msgspec.json.encode(member).decode()
-    row = keyed(ROSTER, (EVERYBODY, member.process), began=began, beat=member.beat, member=text)
-    return Write(ROSTER, [row], stamps.beaten(began, member.beat), DAY_SECONDS)
+    row = keyed(ROSTER, (EVERYBODY, member.process), beat=member.beat, member=text)
+    return Write(ROSTER, [row], stamp=member.beat, ttl=DAY_SECONDS)
 
 
-def removal(process: str, began: int, beat: int) -> Delete:
-    return Delete(ROSTER, (EVERYBODY, process), stamps.parted(began, beat))
+def removal(process: str) -> Delete:
+    """For good: it wins over all that a process writes that does not know of it yet."""
+    return Delete(ROSTER, (EVERYBODY, process), stamps.FOREVER)
 
 
 class Roster:
@@ -58,7 +59,7 @@ class Roster:
         there = await gather(self._is_there, unsure, self._limits.reads)
         self._gone |= {name for name in unsure if not there[name]}
         gone = [name for name in rows if name in self._gone]
-        await gather(lambda name: self._remove(rows[name]), gone, self._limits.reads)
+        await gather(self._remove, gone, self._limits.reads)
         return [_member_of(row) for name, row in rows.items() if name not in gone]
 
     async def _read(self) -> dict[str, Row]:
@@ -69,9 +70,9 @@ class Roster:
         before = self._beats.get(row["process"])
         return before is not None and before != row["beat"]
 
-    async def _remove(self, row: Row) -> None:
+    async def _remove(self, process: str) -> None:
         with suppress(StoreError):  # the next look does it
-            await self._ring.write(removal(row["process"], row["began"], row["beat"]))
+            await self._ring.write(removal(process))
 
 
 def _member_of(row: Row) -> Member:

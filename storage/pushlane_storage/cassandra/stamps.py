@@ -19,7 +19,7 @@ ONCE = 1
 """For rows that are never deleted but with their queue."""
 ONCE_GONE = 2
 FOREVER = 1 << 62
-"""For what goes with its queue: nothing of that id is ever written again."""
+"""For what goes with its queue, or its process: whatever of that id is still written, is gone."""
 
 
 _NOTES = 1 << 30
@@ -39,23 +39,3 @@ def written(bucket: BucketKey) -> int:
 def dropped(bucket: BucketKey) -> int:
     """Of their deletion."""
     return written(bucket) + 1
-
-
-_BEAT = 1_000_000
-_LATE = 3_600
-"""Heartbeats that a process may still send after somebody took it off the roster."""
-
-
-def beaten(began: int, beat: int) -> int:
-    """Of a process's row in the roster: the later heartbeat wins, whatever its clock does since it
-    began.
-
-    All rows are in one partition, where Cassandra keeps the mark of a deletion for as long as
-    anything is written there with a lower stamp. So these stamps grow about as fast as time.
-    """
-    return min(began, _LATEST_START) * 1000 + beat * _BEAT
-
-
-def parted(began: int, beat: int) -> int:
-    """Of its deletion: it wins over what a process writes that does not know of it yet."""
-    return beaten(began, beat + _LATE)

@@ -174,7 +174,7 @@ class CassandraStore:
         """
         decisions = Decisions(ring, limits.decisions)
         where = socket.gethostname() if address is None else address
-        async with join(ring, decisions, limits, where, home, randbytes, wall) as membership:
+        async with join(ring, decisions, limits, where, home, randbytes) as membership:
             yield cls(ring, membership, decisions, limits, damaged, randbytes, wall)
 
     def stats(self) -> Stats:

@@ -100,12 +100,11 @@ ROSTER = Table(
     {
         "part": "text",
         "process": "text",
-        "began": "bigint",
         "beat": "bigint",
         "member": "text",
     },
-    # Everybody reads it all the time, so the marks of those who left must not gather: they are
-    # flushed in time, and go an hour later. One that comes back from a replica is looked up again.
+    # Everybody reads it all the time, so the tombstones of those who left must not gather: they go
+    # after an hour. A row that a replica brings back then is looked up, and removed, once more.
     options=(
         f"{_REPAIRED} AND {_PROMPT} AND {_grace(_HOUR)}"
         f" AND memtable_flush_period_in_ms = {_HOUR * 1000}"

@@ -23,7 +23,6 @@ from pushlane_storage.copy.rows import Rows
 from pushlane_storage.errors import OpenError
 from pushlane_storage.interface import Fenced, StoreRefused
 from pushlane_storage.slot import SLOTS
-from pushlane_storage.wall import wall_clock
 from pushlane_storage.work import gather
 
 
@@ -66,7 +65,6 @@ class CassandraSource:
             socket.gethostname(),
             await keyspace.home(),
             secrets.token_bytes,
-            wall_clock,
         )
         self._membership = membership = await self._stack.enter_async_context(joining)
 

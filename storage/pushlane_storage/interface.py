@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from pushlane_storage.bucket import Bucket, BucketKey, ShardKey
+from pushlane_storage.member import Owner
 from pushlane_storage.message import Message
 from pushlane_storage.note import Note
 from pushlane_storage.ownership import Ownership
@@ -60,9 +61,13 @@ class StoreDamaged(StoreError):
 class SlotOwned(StoreRefused):
     """Another process owns the slot, and is alive."""
 
-    def __init__(self, message: str, owner: str) -> None:
+    def __init__(self, message: str, owner: Owner) -> None:
         super().__init__(message)
         self.owner = owner
+
+
+class ProcessMissing(StoreRefused):
+    """No such process shares the store any more: it has left, or it was fenced."""
 
 
 class QueueExists(StoreRefused):

@@ -1,8 +1,12 @@
-"""Ownership: which process may write for the shards of a slot.
+"""Ownership: which process may write for the shards of a slot, and which processes there are.
 
 Claiming a slot begins a tenure, under an epoch that is greater than every one before. Whoever wrote
 under an earlier one is fenced from then on. A tenure ends when the slot is given back, or when
 another process takes it.
+
+Those who share a store are its members. Each shows itself to the others (`introduce`) with its
+heartbeats, and any of them may fence another: from then on nothing counts that the other one
+writes. It goes on as a new member when it notices.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pushlane_storage.bucket import ShardKey
+from pushlane_storage.member import Member, Owner
 from pushlane_storage.note import DueShard
 
 
@@ -47,14 +52,67 @@ class Ownership(Protocol):
         """Slots that this process claimed and others have by now, each with its own last epoch."""
         ...
 
-    async def owner_of(self, slot: int) -> str | None:
-        """Who owns a slot, by the name given with the claim; None: nobody.
+    async def owner_of(self, slot: int, *, serial: bool = False) -> Owner | None:
+        """Who owns a slot; None: nobody. It may have changed hands by the time that this answers.
 
-        It may have changed hands by the time that this answers.
+        `serial` costs more, and also sees a change of hands that is just being decided.
         """
+        ...
+
+    async def owners(self) -> dict[int, Owner]:
+        """Every slot that somebody has. Reads all of them: for people who look at a status."""
         ...
 
     async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
         """Shards of a slot whose notes are due before `until`, the earliest first: its owner has
         to open them."""
+        ...
+
+    # Members
+
+    @property
+    def process(self) -> str:
+        """The id of this process as of now: it is another one after it was fenced."""
+        ...
+
+    def introduce(self, member: Member) -> None:
+        """What others see of this process from its next heartbeat on, which comes at once.
+
+        `process` and `beat` are the store's to fill in, and `draining` also is what an operator
+        wants (`set_draining`). After a fence it shows as not `placed` until it is introduced anew:
+        nobody has reached the new process yet.
+        """
+        ...
+
+    async def members(self) -> list[Member]:
+        """All that are there, this one included as it was last introduced, by `process`.
+
+        Never one that has left or was fenced, once that is known: whoever shows no new heartbeat
+        since the last call is looked up.
+        """
+        ...
+
+    async def fence(self, process: str) -> None:
+        """Return when nothing counts any more that this process writes from now on.
+
+        By us, by others, or because it left: all the same. Never ourselves.
+        """
+        ...
+
+    async def set_draining(self, process: str, draining: bool) -> None:
+        """Tell a process to give its slots away, or that it need not. `ProcessMissing` when it is
+        not there any more; one that is there notices with its next heartbeat."""
+        ...
+
+    @property
+    def draining(self) -> bool:
+        """Whether an operator wants this process to give its slots away."""
+        ...
+
+    @property
+    def beat_failing_ms(self) -> int:
+        """For how long this process could not show that it is alive; 0 while it can.
+
+        Others fence it when that lasts: it has to stop serving before.
+        """
         ...

@@ -123,7 +123,7 @@ async def test_who_else_has_a_queue_may_not_be_known(
 ) -> None:
     row = await a.dispatcher.create(TENANT, "q", CONFIG)
 
-    async def fail(slot: int) -> str:
+    async def fail(slot: int) -> None:
         await trio.lowlevel.checkpoint()
         raise StoreUnknown("no answer")
 

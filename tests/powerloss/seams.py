@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import Catalog
+from pushlane_storage.member import Member, Owner
 from pushlane_storage.note import DueShard
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueConfig, QueueRow
@@ -41,11 +42,38 @@ class WitnessedOwnership:
     async def lost(self) -> list[tuple[int, int]]:
         return await self._real.lost()
 
-    async def owner_of(self, slot: int) -> str | None:
-        return await self._real.owner_of(slot)
+    async def owner_of(self, slot: int, *, serial: bool = False) -> Owner | None:
+        return await self._real.owner_of(slot, serial=serial)
+
+    async def owners(self) -> dict[int, Owner]:
+        return await self._real.owners()
 
     async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
         return await self._real.due_shards(slot, until, limit)
+
+    @property
+    def process(self) -> str:
+        return self._real.process
+
+    @property
+    def draining(self) -> bool:
+        return self._real.draining
+
+    @property
+    def beat_failing_ms(self) -> int:
+        return self._real.beat_failing_ms
+
+    def introduce(self, member: Member) -> None:
+        self._real.introduce(member)
+
+    async def members(self) -> list[Member]:
+        return await self._real.members()
+
+    async def fence(self, process: str) -> None:
+        await self._real.fence(process)
+
+    async def set_draining(self, process: str, draining: bool) -> None:
+        await self._real.set_draining(process, draining)
 
 
 class WitnessedCatalog:
@@ -81,9 +109,13 @@ class WitnessedCatalog:
 class InTurn:
     """What is kept beside the rows of shards: its calls wait for their turn, too."""
 
-    def __init__(self, real: object, in_turn: Callable[..., Any]) -> None:
+    def __init__(self, real: Any, in_turn: Callable[..., Any]) -> None:
         self._real = real
         self._in_turn = in_turn
+
+    def introduce(self, member: Member) -> None:
+        """The one plain call among them."""
+        self._real.introduce(member)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._real, name)

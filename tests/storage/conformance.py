@@ -10,6 +10,7 @@ import trio
 
 from pushlane_storage.interface import Backend
 from tests.storage.conformance_catalog import CatalogConformance
+from tests.storage.conformance_members import MemberConformance
 from tests.storage.conformance_ownership import OwnershipConformance
 from tests.storage.conformance_settlements import SettlementConformance
 from tests.storage.conformance_shards import ShardConformance
@@ -18,6 +19,7 @@ from tests.storage.conformance_usage import UsageConformance
 
 class StoreConformance(
     OwnershipConformance,
+    MemberConformance,
     CatalogConformance,
     ShardConformance,
     SettlementConformance,

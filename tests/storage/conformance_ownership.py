@@ -7,6 +7,7 @@ import trio
 
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import Backend, Fenced
+from pushlane_storage.member import Owner as Owned
 from pushlane_storage.seal import Seal
 from pushlane_storage.slot import slot_of
 from tests.storage.samples import Owner, messages, unique
@@ -78,12 +79,19 @@ class OwnershipConformance:
 
     async def test_who_owns_a_slot_is_known(self, store: Backend, reopen: Reopen) -> None:
         ownership = store.ownership
-        await ownership.claim(SLOT, "node-1")
-        assert await ownership.owner_of(SLOT) == "node-1"
-        await ownership.claim(SLOT, "node-2")
-        assert await ownership.owner_of(SLOT) == "node-2"
+        for name in ("node-1", "node-2"):
+            epoch = await ownership.claim(SLOT, name)
+            owner = Owned(ownership.process, name, epoch)
+            assert await ownership.owner_of(SLOT) == owner
+            assert await ownership.owner_of(SLOT, serial=True) == owner
+            assert (await ownership.owners())[SLOT] == owner
+        shard = in_slot(SLOT)
+        epoch = await ownership.next_epoch(shard)
+        assert await ownership.owner_of(SLOT) == owner._replace(epoch=epoch)
         await ownership.release(SLOT)
-        assert await ownership.owner_of(SLOT) is None
+        for serial in (False, True):
+            assert await ownership.owner_of(SLOT, serial=serial) is None
+        assert SLOT not in await ownership.owners()
         await ownership.claim(SLOT, "node-3")
         store = await reopen()
         assert await store.ownership.owner_of(SLOT) is None, "who is gone owns nothing"

@@ -49,7 +49,7 @@ def store_answers(name: str) -> Iterator[None]:
     except VersionConflict:
         raise Conflict(f"queue {name} was changed meanwhile") from None
     except SlotOwned as error:
-        raise Elsewhere(name, error.owner) from None
+        raise Elsewhere(name, error.owner.name) from None
     except (StoreRefused, StoreUnknown, StoreDamaged, Fenced) as error:
         raise Unavailable(f"the store could not answer for {name}", retry_ms=1_000) from error
 

@@ -37,6 +37,7 @@ from pushlane_dispatcher.usage.counters import ShardCounters, Uncounted
 from pushlane_dispatcher.usage.writer import UsageWriter
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import Fenced, SlotOwned, StoreError
+from pushlane_storage.member import Owner
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.segment import DamagedSegment
 
@@ -248,7 +249,7 @@ class Shards:
                     error = fault
                     self._end_tenure(held.slot)
                 except SlotOwned as fault:
-                    error, held.fault = fault, Elsewhere(held.row.name, fault.owner)
+                    error, held.fault = fault, Elsewhere(held.row.name, fault.owner.name)
                     break
                 except PushlaneError as fault:
                     error = held.fault = fault
@@ -353,7 +354,7 @@ class Shards:
         """`Fenced` unless those from this shard on were ours after this call began."""
         await self._slots.confirm(_keys(row)[first:])
 
-    async def others(self, row: QueueRow) -> set[str]:
+    async def others(self, row: QueueRow) -> set[Owner]:
         """Who else has slots of a queue."""
         return await self._slots.others(_keys(row), self._context.settings.openings)
 

@@ -18,6 +18,7 @@ import trio
 from pushlane_dispatcher.shard.opening import read_all
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import Fenced, SlotOwned, StoreError
+from pushlane_storage.member import Owner
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.slot import slot_of
 
@@ -164,7 +165,7 @@ class Slots:
             try:
                 await slot.own(partial(alone, slot))
             except SlotOwned as error:
-                others[slot] = error.owner
+                others[slot] = error.owner.name
 
         try:
             with ExitStack() as stack:
@@ -181,13 +182,14 @@ class Slots:
             with trio.move_on_after(RELEASE_MS / 1000, shield=True):
                 await self.release_idle(slots)
 
-    async def others(self, keys: Iterable[ShardKey], at_once: int) -> set[str]:
+    async def others(self, keys: Iterable[ShardKey], at_once: int) -> set[Owner]:
         """Who else has slots of these shards, alive or not."""
         if not self._ownership.shared:
             return set()
         numbers = [slot.number for slot in set(map(self.of, keys)) if not slot.is_ours]
         found = await read_all(self._ownership.owner_of, numbers, at_once)
-        return {owner for owner in found.values() if owner not in (None, self._owner)}
+        mine = self._ownership.process
+        return {owner for owner in found.values() if owner is not None and owner.process != mine}
 
     async def confirm(self, keys: Iterable[ShardKey]) -> None:
         """`Fenced` unless the slots of these shards were ours after this call began."""

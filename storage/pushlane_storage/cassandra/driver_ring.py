@@ -5,8 +5,9 @@ to the sender's thread, and from there to the driver: sending may block for a mo
 dies, and preparing a statement always does, so neither happens in the trio loop. Answers come in
 the driver's thread. They gather in a list, and one hop into the loop takes all that are there.
 
-Heartbeats, node rows and slot rows have a line and turns of their own. A hundred thousand writes
-may wait, and the one behind them that says "I am alive" must not: its sender would be fenced.
+Heartbeats, the roster, node rows and slot rows have a line and turns of their own. A hundred
+thousand writes may wait, and the one behind them that says "I am alive" must not: its sender would
+be fenced.
 
 Reads and plain writes whose outcome is unknown are sent again a few times, to another node if there
 is one. If a try after that is refused, the outcome stays unknown: the first may have landed.
@@ -41,13 +42,13 @@ from pushlane_storage.cassandra.ring import (
     check_write,
 )
 from pushlane_storage.cassandra.statements import Statement
-from pushlane_storage.cassandra.tables import HEARTBEATS, NODES, SLOTS
+from pushlane_storage.cassandra.tables import HEARTBEATS, NODES, ROSTER, SLOTS
 from pushlane_storage.interface import Outcome, StoreRefused, StoreUnknown
 
 if TYPE_CHECKING:
     from cassandra.cluster import ResponseFuture
 
-URGENT = frozenset(table.name for table in (HEARTBEATS, NODES, SLOTS))
+URGENT = frozenset(table.name for table in (HEARTBEATS, ROSTER, NODES, SLOTS))
 """Tables that say who is alive and who owns what."""
 Answer = Callable[[list[Row] | None, Exception | None], None]
 

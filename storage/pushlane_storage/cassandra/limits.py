@@ -13,8 +13,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 512
     """Requests under way at once; more wait their turn. Many more only fill Cassandra's queues."""
     urgent: int = 32
-    """As many more for what says who is alive and who owns what (heartbeats, node and slot rows):
-    it waits behind no data, so that load never looks like death."""
+    """As many more for what says who is alive and who owns what (heartbeats, roster, node and slot
+    rows): it waits behind no data, so that load never looks like death."""
     waiting: int = 100_000
     """Requests that wait their turn; one more is refused."""
     request_ms: int = 10_000

@@ -1,7 +1,8 @@
 """Membership: this process among those that share the keyspace.
 
 Holds the identity under which it claims, and replaces it when it was fenced. Its tasks (heartbeats,
-fence reads, watches) have one parent, which ends with the store.
+fence reads, watches) have one parent, which ends with the store. What it shows of itself, and what
+others show, is in the roster.
 """
 
 from __future__ import annotations
@@ -9,22 +10,25 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
+import msgspec
 import trio
 
 from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.home import Home
 from pushlane_storage.cassandra.limits import Limits
-from pushlane_storage.cassandra.node import Node
-from pushlane_storage.cassandra.ring import Ring
+from pushlane_storage.cassandra.node import Node, is_there
+from pushlane_storage.cassandra.ring import Change, Ring
+from pushlane_storage.cassandra.roster import Roster
 from pushlane_storage.cassandra.slots import Slots
+from pushlane_storage.cassandra.tables import NODES
 from pushlane_storage.cassandra.watch import Watches
-from pushlane_storage.interface import Fenced, StoreError
+from pushlane_storage.interface import Fenced, ProcessMissing, StoreError
+from pushlane_storage.member import PROCESS_BYTES, Member
 from pushlane_storage.work import gather
 
 log = logging.getLogger(__name__)
-
-PROCESS_BYTES = 16
 
 
 @asynccontextmanager
@@ -93,22 +97,26 @@ class Membership:
             ring, decisions, self.watches, self.current, home, limits, randbytes
         )
         self.claim, self.next_epoch, self.release = slots.claim, slots.next_epoch, slots.release
-        self.confirm, self.owner_of = slots.confirm, slots.owner_of
-        self.due_shards = slots.due_shards
+        self.confirm, self.due_shards = slots.confirm, slots.due_shards
+        self.owner_of, self.owners = slots.owner_of, slots.owners
+        self._member = Member(process="", name=address)
+        """What it shows of itself, under whichever identity."""
+        self._roster = Roster(ring, partial(is_there, ring, decisions), limits)
         self.fenced = 0
         self._past_reads = self._past_served = self._past_beats = 0
         self._abandoned = False
 
-    async def register(self) -> None:
+    async def register(self, *, draining: bool = False) -> None:
         node = Node(
             self._randbytes(PROCESS_BYTES).hex(),
+            lambda: self._member,
             self._address,
             self._home.dc,
             self._ring,
             self._decisions,
             self._limits,
         )
-        await node.register()
+        await node.register(draining=draining)
         self.node = node
         self._tasks.start_soon(node.run)
 
@@ -117,9 +125,11 @@ class Membership:
         async with self._registering:
             if self.node.fence.is_down:
                 log.warning("fenced as %s: going on as a new process", self.node.process)
-                self.fenced += 1
                 old = self.node
-                await self.register()
+                # Nobody has reached the new process yet; what an operator wants stays.
+                self._member = msgspec.structs.replace(self._member, placed=False)
+                await self.register(draining=old.draining)
+                self.fenced += 1
                 self._past_reads += old.fence.reads
                 self._past_served += old.fence.served
                 self._past_beats += old.beats
@@ -133,6 +143,41 @@ class Membership:
         lost = await self.slots.compare()
         await self.current()
         return lost
+
+    # Members
+
+    @property
+    def process(self) -> str:
+        return self.node.process
+
+    @property
+    def draining(self) -> bool:
+        return self.node.draining
+
+    @property
+    def beat_failing_ms(self) -> int:
+        return self.node.beat_failing_ms
+
+    def introduce(self, member: Member) -> None:
+        self._member = member
+        self.node.beat_soon()
+
+    async def members(self) -> list[Member]:
+        node = await self.current()
+        others = await self._roster.others(node.process)
+        return sorted([*others, node.member], key=lambda member: member.process)
+
+    async def fence(self, process: str) -> None:
+        assert process != self.node.process, "nobody fences itself"
+        await self.watches.fence(process)
+
+    async def set_draining(self, process: str, draining: bool) -> None:
+        change = Change(NODES, (process,), {"fenced": False}, {"draining": draining})
+        decided = await self._decisions.decide(change, lambda _: False)
+        if not decided.applied:
+            raise ProcessMissing(f"process {process} has left, or was fenced")
+
+    # The end
 
     async def leave(self) -> None:
         """Give everything back, in good order and within a time.

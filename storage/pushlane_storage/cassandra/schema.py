@@ -2,7 +2,8 @@
 
 A keyspace's version stands in `schema_version`. Step n leads from version n to n + 1; its
 statements may be run twice, and by two processes at once: tables are made with ids that both know,
-else each node could make a table of its own under the same name. Steps are never changed once they
+else each node could make a table of its own under the same name. A column that is there already was
+added (`ADD IF NOT EXISTS` would need Cassandra 4.1). Steps are never changed once they
 were released: what comes later is a step more.
 
 The version is advanced by a lightweight transaction, after the statements of its step were run. Two
@@ -24,7 +25,16 @@ from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.driver_ring import DriverRing
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Change, Ring, Row, Table
-from pushlane_storage.cassandra.tables import NOTES, PROMPT, SCHEMA, TABLES, USAGE
+from pushlane_storage.cassandra.tables import (
+    DRAINING,
+    NODES,
+    NOTES,
+    PROMPT,
+    ROSTER,
+    SCHEMA,
+    TABLES,
+    USAGE,
+)
 from pushlane_storage.errors import (
     KeyspaceMissing,
     KeyspaceNewer,
@@ -89,7 +99,21 @@ def _ask_others_early(keyspace: str, _: UUID) -> list[str]:
     return [f"ALTER TABLE {keyspace}.{name} WITH {option}" for name, option in PROMPT.items()]
 
 
-STEPS: Sequence[Step] = (_create_tables, _replace_usage, _add_notes, _ask_others_early)
+def _add_members(keyspace: str, salt: UUID) -> list[str]:
+    column = f"{DRAINING} {NODES.columns[DRAINING]}"
+    return [
+        create_table(keyspace, ROSTER, salt),
+        f"ALTER TABLE {keyspace}.{NODES.name} ADD {column}",
+    ]
+
+
+STEPS: Sequence[Step] = (
+    _create_tables,
+    _replace_usage,
+    _add_notes,
+    _ask_others_early,
+    _add_members,
+)
 
 
 log = logging.getLogger(__name__)
@@ -199,9 +223,16 @@ class Migration:
         try:
             return await trio.to_thread.run_sync(run)
         except Exception as error:
+            if _is_added(statement, error):
+                return []
             raise KeyspaceUnusable(
                 f"keyspace {self._keyspace} can't be made: {type(error).__name__}: {error}"
             ) from error
+
+
+def _is_added(statement: str, error: Exception) -> bool:
+    """Whether a column could not be added because it is there."""
+    return " ADD " in statement and "already exists" in str(error)
 
 
 async def migrate(address: Address, limits: Limits | None = None) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from pushlane_storage.cassandra.ring import Change, Range, Ring, Row, read_all, 
 from pushlane_storage.cassandra.tables import NOTES, SLOTS
 from pushlane_storage.cassandra.watch import Watches
 from pushlane_storage.interface import Fenced, SlotOwned, StoreError, StoreRefused, StoreUnknown
+from pushlane_storage.member import Owner
 from pushlane_storage.note import DueShard
 from pushlane_storage.slot import SLOTS as COUNT
 from pushlane_storage.slot import slot_of
@@ -246,8 +247,10 @@ class Slots:
             return
         if await self._watches.outlive(process, slot, row["nonce"]):
             return
-        owner = row["owner"]
-        raise SlotOwned(f"slot {slot} is owned by {owner} ({process}), which is alive", owner)
+        owner = _owner_in(row)
+        assert owner is not None
+        what = f"slot {slot} is owned by {owner.name} ({process}), which is alive"
+        raise SlotOwned(what, owner)
 
     async def release(self, slot: int) -> None:
         """Give a slot back, so that another process gets it at once."""
@@ -269,10 +272,16 @@ class Slots:
             with suppress(StoreError):
                 await self.release(slot)
 
-    async def owner_of(self, slot: int) -> str | None:
+    async def owner_of(self, slot: int, *, serial: bool = False) -> Owner | None:
         """By the slot's row; None: nobody has it."""
-        row = await read_row(self._ring, SLOTS, (slot,))
-        return None if row is None or row["process"] == NOBODY else row["owner"]
+        if serial:
+            return _owner_in(await self._decisions.read(SLOTS, (slot,)))
+        return _owner_in(await read_row(self._ring, SLOTS, (slot,)))
+
+    async def owners(self) -> dict[int, Owner]:
+        """By all rows."""
+        found = await gather(self.owner_of, range(COUNT), self._limits.reads)
+        return {slot: owner for slot in range(COUNT) if (owner := found[slot]) is not None}
 
     async def due_shards(self, slot: int, until: int, limit: int) -> list[DueShard]:
         names = ("due", "tenant", "queue", "queue_id", "shard")
@@ -282,6 +291,12 @@ class Slots:
 
     def held(self) -> list[int]:
         return sorted({*self._claims, *self._unclaimed})
+
+
+def _owner_in(row: Row | None) -> Owner | None:
+    if row is None or row["process"] == NOBODY:
+        return None
+    return Owner(row["process"], row["owner"], row["epoch"])
 
 
 def _is_of(claim: Claim, row: Row | None) -> bool:

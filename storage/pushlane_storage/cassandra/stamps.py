@@ -19,7 +19,7 @@ ONCE = 1
 """For rows that are never deleted but with their queue."""
 ONCE_GONE = 2
 FOREVER = 1 << 62
-"""For what goes with its queue: nothing of that id is ever written again."""
+"""For what goes with its queue, or its process: whatever of that id is still written, is gone."""
 
 
 _NOTES = 1 << 30

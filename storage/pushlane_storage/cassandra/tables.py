@@ -4,7 +4,8 @@ from typing import Any
 
 from pushlane_storage.cassandra.ring import Table
 
-_DAY = 86_400
+_HOUR = 3_600
+_DAY = 24 * _HOUR
 _REPAIRED = "read_repair = 'BLOCKING'"
 """What one quorum read has seen, every later one sees."""
 _PROMPT = "speculative_retry = 'MIN(99PERCENTILE,100MS)'"
@@ -71,7 +72,13 @@ NODES = Table(
     "nodes",
     ("process",),
     (),
-    {"process": "text", "address": "text", "dc": "text", "fenced": "boolean"},
+    {
+        "process": "text",
+        "address": "text",
+        "dc": "text",
+        "fenced": "boolean",
+        "draining": "boolean",
+    },
     lightweight=True,
     # Every confirmation reads a row of it, so all replicas are asked at once: else the read would
     # wait for one that died, and Cassandra asks another one late, after seconds if it just started.
@@ -83,6 +90,25 @@ HEARTBEATS = Table(
     (),
     {"process": "text", "beat": "bigint"},
     options=_DROPPED,
+)
+EVERYBODY = "everybody"
+"""The one partition of the roster."""
+ROSTER = Table(
+    "roster",
+    ("part",),
+    ("process",),
+    {
+        "part": "text",
+        "process": "text",
+        "beat": "bigint",
+        "member": "text",
+    },
+    # Everybody reads it all the time, so the tombstones of those who left must not gather: they go
+    # after an hour. A row that a replica brings back then is looked up, and removed, once more.
+    options=(
+        f"{_REPAIRED} AND {_PROMPT} AND {_grace(_HOUR)}"
+        f" AND memtable_flush_period_in_ms = {_HOUR * 1000}"
+    ),
 )
 LANES = Table(
     "lanes",
@@ -238,9 +264,12 @@ TABLES = (
     SLICES,
     SCHEDULED,
 )
-"""Version 1, without `schema_version`. Version 2 adds `USAGE`, version 3 `NOTES`, 4 `PROMPT`."""
+"""Version 1, without `schema_version`. Version 2 adds `USAGE`, version 3 `NOTES`, 4 `PROMPT`, 5
+`ROSTER` and `DRAINING`."""
 PROMPT = {table.name: _PROMPT for table in (SCHEMA, *TABLES, USAGE, NOTES) if table is not NODES}
 """Tables to which version 4 gave an option; those that are made since have it from the start."""
+DRAINING = "draining"
+"""The column that version 5 gave `NODES`; one that is made since has it from the start."""
 
 
 def keyed(table: Table, key: tuple[Any, ...], **values: Any) -> dict[str, Any]:

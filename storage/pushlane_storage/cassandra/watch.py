@@ -19,7 +19,7 @@ import trio
 
 from pushlane_storage.cassandra.decisions import Decisions
 from pushlane_storage.cassandra.limits import Limits
-from pushlane_storage.cassandra.node import is_alive
+from pushlane_storage.cassandra.node import is_alive, is_there
 from pushlane_storage.cassandra.ring import Change, Ring, Row, read_row
 from pushlane_storage.cassandra.tables import HEARTBEATS, NODES, SLOTS
 from pushlane_storage.interface import StoreError
@@ -123,6 +123,7 @@ class Watches:
                 if not await self._is_there(process):
                     return False
                 if silence.is_over:
+                    log.warning("process %s shows no sign of life: it is fenced", process)
                     await self._fence(process)
                     return False
                 failures = 0
@@ -139,9 +140,7 @@ class Watches:
 
     async def _is_there(self, process: str) -> bool:
         """Neither fenced nor gone."""
-        if is_alive(await read_row(self._ring, NODES, (process,))):
-            return True
-        return is_alive(await self._decisions.read(NODES, (process,)))
+        return await is_there(self._ring, self._decisions, process)
 
     async def _look(self, wait: Wait) -> None:
         """End a wait for a slot that was given back."""
@@ -154,9 +153,13 @@ class Watches:
         found = await read_row(self._ring, HEARTBEATS, (process,))
         return None if found is None else found["beat"]
 
-    async def _fence(self, process: str) -> None:
-        log.warning("process %s shows no sign of life: it is fenced", process)
+    async def fence(self, process: str) -> None:
+        """For somebody who has judged it: come back when it is fenced, or has left."""
+        if await self._is_there(process):
+            log.warning("process %s is fenced", process)
+            await self._fence(process)
 
+    async def _fence(self, process: str) -> None:
         def verdict(row: Row | None) -> bool:
             return not is_alive(row)
 

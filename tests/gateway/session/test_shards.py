@@ -30,6 +30,7 @@ from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.interface import SlotOwned, StoreUnknown
+from pushlane_storage.member import Owner
 from tests.dispatcher.rig import ScriptedStore, fail
 from tests.gateway.session.rig import TENANT, Client, Rig, blocked, rig
 
@@ -330,7 +331,7 @@ async def test_whose_queue_another_server_has_is_sent_away() -> None:
         client, bystander = await it.client(), await it.client()
         await client.subscribe("q")
         await bystander.publish("other", b"1")
-        store.script.always["claim"] = fail(SlotOwned("it is alive", "beta"))
+        store.script.always["claim"] = fail(SlotOwned("it is alive", Owner("p", "beta", 1)))
         await stop_shard(it)
         assert await client.socket.hear_a(Goaway) == Goaway("drain", 750)
         begun = trio.current_time()

@@ -19,12 +19,21 @@ from pushlane_storage.cassandra.connection import outcome_of
 from pushlane_storage.cassandra.driver_ring import DriverRing
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.ring import Change, Level, Range, Write
-from pushlane_storage.cassandra.tables import HEARTBEATS, LANES, NODES, SLOTS, keyed
+from pushlane_storage.cassandra.tables import (
+    EVERYBODY,
+    HEARTBEATS,
+    LANES,
+    NODES,
+    ROSTER,
+    SLOTS,
+    keyed,
+)
 from pushlane_storage.interface import StoreRefused, StoreUnknown
 from tests.storage.cassandra.tools import until
 
 WRITE = Write(LANES, [keyed(LANES, ("q", 0, 4), known=True)])
 BEAT = Write(HEARTBEATS, [keyed(HEARTBEATS, ("p",), beat=1)])
+SHOWN = Write(ROSTER, [keyed(ROSTER, (EVERYBODY, "p"), beat=1)])
 CHANGE = Change(SLOTS, (1,), None, {"epoch": 1})
 TIMEOUT = OperationTimedOut()
 UNAVAILABLE = Unavailable("too few")
@@ -144,20 +153,23 @@ async def test_more_than_fit_wait_their_turn(ring: DriverRing, driver: Driver) -
     assert ring.numbers.refused == 1
 
 
-async def test_what_says_who_is_alive_waits_behind_no_data(driver: Driver) -> None:
+@pytest.mark.parametrize("write", [BEAT, SHOWN], ids=["heartbeats", "roster"])
+async def test_what_says_who_is_alive_waits_behind_no_data(driver: Driver, write: Write) -> None:
     """Else a node under load would be taken for dead, and fenced."""
     ring = make(driver, urgent=2)
     data = [Asked(ring) for _ in range(7)]
     await driver.wait(4)
-    beats = [Asked(ring, BEAT) for _ in range(4)]
+    beats = [Asked(ring, write) for _ in range(4)]
     await driver.wait(6)
     await settled()
-    kinds = ["heartbeats" in future.texts[0][0] for future in driver.sent]
+    kinds = [write.table.name in future.texts[0][0] for future in driver.sent]
     assert kinds == [False] * 4 + [True] * 2
     assert (ring.numbers.in_flight, ring.numbers.waiting) == (6, 5)
     driver.sent[0].answer()
     await driver.wait(7)
-    assert "heartbeats" in driver.sent[6].texts[0][0], "they are before the data that came earlier"
+    assert write.table.name in driver.sent[6].texts[0][0], (
+        "they are before the data that came earlier"
+    )
     for number in range(1, 11):
         (await driver.wait(number + 1)).answer()
     await settled()

@@ -19,16 +19,20 @@ from pushlane_storage.cassandra.ring import (
     read_all,
     read_row,
 )
+from pushlane_storage.cassandra.roster import entry, removal
 from pushlane_storage.cassandra.tables import (
     BUCKETS,
+    EVERYBODY,
     HEARTBEATS,
     QUEUES,
+    ROSTER,
     SEGMENTS,
     SETTLEMENTS,
     SKIPS,
     SLOTS,
     keyed,
 )
+from pushlane_storage.member import Member
 from tests.held import let_go
 from tests.simulation.replicated.calm_ring import CalmRing
 from tests.simulation.replicated.replicas import Replicas
@@ -82,6 +86,24 @@ async def test_a_greater_stamp_wins_whenever_it_comes(ring: Ring) -> None:
     found = await read_row(ring, HEARTBEATS, key)
     assert found is not None
     assert found["beat"] == 7
+
+
+async def test_who_was_taken_off_the_roster_stays_off(ring: Ring) -> None:
+    """Whatever it still sends, and in whatever order it comes."""
+    name = unique("p")
+    where = EVERYBODY, name
+
+    async def show(*beats: int) -> None:
+        for beat in beats:
+            await ring.write(entry(Member(process=name, name="n", beat=beat)))
+
+    await show(5, 7, 6)
+    found = await read_row(ring, ROSTER, where)
+    assert found is not None
+    assert found["beat"] == 7
+    await ring.write(removal(name))
+    await show(8, 9, 1_000)
+    assert await read_row(ring, ROSTER, where) is None
 
 
 async def test_what_was_dropped_stays_dropped(ring: Ring) -> None:

@@ -80,7 +80,7 @@ async def test_an_empty_keyspace_is_made_and_served(fresh: Fresh) -> None:
     owner = await claimed(store)
     segment = await owner.append(0, messages(2))
     await let_go(store)
-    assert len(tables_of(address.keyspace)) == 15
+    assert len(tables_of(address.keyspace)) == 16
     assert option_of(address.keyspace, "nodes", "read_repair") == "BLOCKING"
     assert option_of(address.keyspace, "nodes", "speculative_retry") == "ALWAYS"
     for table in set(tables_of(address.keyspace)) - {"nodes"}:
@@ -151,6 +151,35 @@ async def test_an_older_keyspace_is_brought_up_to_date(fresh: Fresh) -> None:
     await let_go(store)
     store = await held(CassandraStore.open(off, SURE, steps=newer))
     await let_go(store)
+
+
+async def test_a_keyspace_of_version_4_gets_members(fresh: Fresh) -> None:
+    """Also when a process died in the middle of the step, behind any of its statements."""
+    address = fresh(NODE)
+    store = await held(CassandraStore.open(address, SURE))
+    await let_go(store)
+    connection = connection_to(NODE)
+
+    async def execute(statement: str) -> None:
+        await trio.to_thread.run_sync(connection.execute, statement, 60.0)
+
+    there = f"{address.keyspace}.nodes", f"{address.keyspace}.roster"
+    for undo in ([], [f"DROP TABLE {there[1]}"], [f"ALTER TABLE {there[0]} DROP draining"]):
+        for statement in undo:
+            await execute(statement)
+        await execute(
+            f"UPDATE {address.keyspace}.schema_version SET version = 4"
+            " WHERE id = 'pushlane' IF EXISTS"
+        )
+        assert await migrate(address, SURE) == (4, KNOWN)
+        store = await held(CassandraStore.open(address, SURE))
+        ownership = store.ownership
+        await ownership.set_draining(ownership.process, True)
+        await ownership.lost()
+        assert ownership.draining
+        [member] = await ownership.members()
+        assert member.process == ownership.process
+        await let_go(store)
 
 
 async def test_a_step_that_failed_is_taken_again(fresh: Fresh) -> None:

@@ -16,7 +16,8 @@ from pushlane_storage.cassandra.ring import Write
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.cassandra.tables import SEGMENTS, keyed
 from pushlane_storage.damage import Damage
-from pushlane_storage.interface import Fenced, StoreRefused, StoreUnknown
+from pushlane_storage.interface import Fenced, ProcessMissing, StoreRefused, StoreUnknown
+from pushlane_storage.member import Member, Owner
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.url import open_store as open_url
@@ -57,6 +58,46 @@ async def test_a_process_that_stopped_is_fenced_and_can_not_hurt(kind: str) -> N
     assert first.stats().fenced == 1
     assert new.epoch == old.epoch + 2
     await let_go(first)
+    await let_go(second)
+
+
+@pytest.mark.parametrize("kind", [NODE, RING])
+async def test_members_see_each_other_drain_and_fence(kind: str) -> None:
+    first, second = await open_store(kind, quick()), await open_store(kind, quick())
+    one, two = first.ownership, second.ownership
+    one.introduce(Member(process="", name="alpha", address="10.0.0.1:1", placed=True))
+    before = one.process
+
+    async def shows(process: str, **fields: object) -> None:
+        """Wait until the second one sees the first like this."""
+        with trio.fail_after(60):
+            while True:
+                for member in await two.members():
+                    if member.process == process and all(
+                        getattr(member, name) == value for name, value in fields.items()
+                    ):
+                        return
+                await trio.sleep(0.01)
+
+    await shows(before, name="alpha", address="10.0.0.1:1", placed=True, draining=False)
+    for draining in (True, False):
+        await two.set_draining(before, draining)
+        await shows(before, draining=draining)
+        assert one.draining == draining
+    epoch = await one.claim(7, "alpha")
+    for serial in (False, True):
+        assert await two.owner_of(7, serial=serial) == Owner(before, "alpha", epoch)
+    assert (await two.owners())[7] == Owner(before, "alpha", epoch)
+    await two.fence(before)
+    assert await two.claim(7, "beta") == epoch + 1, "at once"
+    assert [number for number, _ in await one.lost()] == [7]
+    await shows(one.process, name="alpha", placed=False)
+    with pytest.raises(ProcessMissing):
+        await two.set_draining(before, True)
+    await let_go(first)
+    there = {member.process for member in await two.members()}
+    assert there.isdisjoint({before, one.process})
+    assert two.beat_failing_ms == 0
     await let_go(second)
 
 

@@ -1,0 +1,1 @@
+"""The nodes of a cluster: the links over which they talk to each other."""

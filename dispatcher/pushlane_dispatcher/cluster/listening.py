@@ -89,15 +89,13 @@ class Links:
         self._tls = tls
         self._settings = settings
         self._told: dict[str, float] = {}
-        self._stopping = False
         self._open = 0
         self.address = join_address(*sockets[0].getsockname()[:2])
         """Where it listens, with the port that was found."""
         self.counters = counters or LinkCounters()
 
     def stop(self) -> None:
-        """Accept nothing more; links that are open go on."""
-        self._stopping = True
+        """Accept nothing more; links that are open, or in their handshake, go on."""
         for sock in self._sockets:
             if sock.fileno() != -1:
                 trio.lowlevel.notify_closing(sock)
@@ -150,10 +148,14 @@ class Links:
     async def _admit(self, stranger: socket.socket) -> None:
         """One connection, from its handshake to its end."""
         plain = tuned(trio.SocketStream(trio.socket.from_stdlib_socket(stranger)), self._settings)
+        name = _peer_of(stranger)
         try:
-            link = await self._shake_hands(plain, _peer_of(stranger))
+            link = await self._shake_hands(plain, name)
             if link is not None:
                 await self._run(link)
+        except* Exception:  # one connection's trouble must not be that of all
+            self.counters.failures += 1
+            log.exception("the link from %s failed", name)
         finally:
             await trio.aclose_forcefully(plain)
 
@@ -164,9 +166,7 @@ class Links:
                 if self._tls is not None:
                     stream = await secure(plain, self._tls)
                 found = await welcome(stream, self._me(), key=self._key, settings=self._settings)
-                return (
-                    None if self._stopping else Link(stream, found, self._settings, self.counters)
-                )
+                return Link(stream, found, self._settings, self.counters)
             self._refused(name, Unreached.TIMED_OUT.value, "no complete handshake in time")
         except LinkFailed as failure:
             self._refused(name, failure.code.value, failure.message)
@@ -178,9 +178,6 @@ class Links:
         self._open += 1
         try:
             await self._serve(link)
-        except Exception:
-            self.counters.failures += 1
-            log.exception("the link from %s failed", link.peer.name)
         finally:
             self._open -= 1
             link.abort()

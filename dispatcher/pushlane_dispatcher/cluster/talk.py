@@ -23,7 +23,11 @@ HTTP_ANSWER = (
     b"Connection: close\r\n\r\n%b" % (len(_TEXT), _TEXT)
 )
 
+_ENDS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 _HTTP = re.compile(rb"[A-Z]{1,16}( |\Z)")
+
+
+LOST = "the connection ended during the handshake; its own log may say why"
 
 
 class Talk:
@@ -72,7 +76,7 @@ class Talk:
             word = decode(self.heard)
         except ValueError:
             raise _stranger() from None
-        if not isinstance(word, kinds):
+        if type(word) not in kinds:
             raise _stranger()
         return word
 
@@ -108,23 +112,24 @@ class Talk:
         try:
             data = await self._stream.receive_some(self._most - self._read)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            if isinstance(error.__cause__, ssl.SSLCertVerificationError) or _alerted(error):
+            if _alerted(error):
                 raise LinkRefused(Refusal.CERTIFICATE, no_tls(error)) from None
             data = b""
         if not data:
-            raise LinkUnreachable(Unreached.LOST, "the connection ended during the handshake")
+            raise LinkUnreachable(Unreached.LOST, LOST)
         self._read += len(data)
         self._got += data
 
 
 def no_tls(error: BaseException) -> str:
-    """Why there is no TLS, in OpenSSL's words, which say nothing of what was sent."""
+    """Why there is no TLS, in OpenSSL's words, which say nothing of what was sent; empty: the
+    connection just ended."""
     cause = error.__cause__
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate: {cause.verify_message}"
-    if isinstance(cause, ssl.SSLError) and cause.reason:
+    if isinstance(cause, ssl.SSLError) and not isinstance(cause, _ENDS) and cause.reason:
         return cause.reason.replace("_", " ").lower()
-    return "the connection ended during the TLS handshake"
+    return ""
 
 
 def _alerted(error: BaseException) -> bool:

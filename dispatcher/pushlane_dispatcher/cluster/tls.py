@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import trio
 
-from pushlane_dispatcher.cluster.failures import LinkRefused, Refusal
-from pushlane_dispatcher.cluster.talk import HTTP_ANSWER, no_tls
+from pushlane_dispatcher.cluster.failures import LinkRefused, LinkUnreachable, Refusal, Unreached
+from pushlane_dispatcher.cluster.talk import HTTP_ANSWER, LOST, no_tls
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2, as for clients: with forward secrecy, and no CBC. TLS 1.3 has its own."""
@@ -51,7 +51,7 @@ def load_tls(certificate: str, key: str, authority: str, *, check_names: bool = 
 async def secure(
     stream: trio.SocketStream, tls: LinkTls, *, host: str = ""
 ) -> trio.SSLStream[trio.SocketStream]:
-    """The same connection with TLS; `host`: we dialled it. Raises LinkRefused."""
+    """The same connection with TLS; `host`: we dialled it. Raises LinkFailed."""
     if host:
         secured = trio.SSLStream(stream, tls.client, server_hostname=host)
     else:
@@ -64,7 +64,9 @@ async def secure(
             with suppress(trio.BrokenResourceError):
                 await stream.send_all(HTTP_ANSWER)
                 await stream.send_eof()
-        raise LinkRefused(Refusal.CERTIFICATE, no_tls(error)) from None
+        if text := no_tls(error):
+            raise LinkRefused(Refusal.CERTIFICATE, text) from None
+        raise LinkUnreachable(Unreached.LOST, LOST) from None
     return secured
 
 

@@ -128,3 +128,10 @@ async def linked(
         nursery.start_soon(right.run)
         yield left, right
         nursery.cancel_scope.cancel()
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait for a state of the other side, for which there is no event."""
+    with trio.fail_after(10):
+        while not is_so():  # noqa: ASYNC110
+            await trio.sleep(0.005)

@@ -242,7 +242,7 @@ async def test_close_writes_what_waits_and_takes_what_comes() -> None:
         a.link.close("enough")
         a.link.send(b"too late")
         assert not a.link.open
-        assert not a.link.ended
+        assert not a.over.is_set()
         await a.over.wait()
         await b.over.wait()
     assert (a.got, b.got) == ([b"from b"], [b"from a"])

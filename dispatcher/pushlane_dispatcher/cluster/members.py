@@ -141,7 +141,7 @@ class Members:
         settings = self._settings
         if watched.successor:
             return "another process has its address"
-        if watched.refusals >= REFUSALS and watched.silent_ms >= BEATS * settings.beat_ms:
+        if watched.refusals >= REFUSALS and watched.silent_ms >= BEATS * settings.heart_ms:
             return "nobody listens at its address, and its heart stands still"
         hasty = now - self.last_fenced_at < settings.haste_ms / 1000
         if watched.silent_ms >= settings.judge_ms and not hasty:

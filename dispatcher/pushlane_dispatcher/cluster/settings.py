@@ -2,20 +2,68 @@
 
 import msgspec
 
+KIB = 1024
+MIB = 1024 * KIB
+
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    # Frames
+    frame_bytes: int = 8 * MIB + 64 * KIB
+    """One frame that a peer may send: a client's largest, with what surrounds it between nodes. A
+    longer one ends the link. Each node says its own bound in its greeting; the lesser holds."""
+    read_bytes: int = 128 * KIB
+    """What one read of a link takes at most."""
+    write_bytes: int = 256 * KIB
+    """What one write takes at most, a frame that is longer excepted. The kernel may have as much
+    that is not on its way yet."""
+    outbox_bytes: int = 64 * MIB
+    """What may wait to be written to one link. More ends it: `overrun`. Whoever sends much holds
+    back long before that (`Link.room`)."""
+    turn_frames: int = 256
+    """Frames of one read that are handed over before other tasks have their turn."""
+
+    # Time
+    beat_ms: int = 1_000
+    """A link on which nothing was sent for this long sends a beat …"""
+    silence_ms: int = 3_000
+    """… and one on which nothing came for this long has ended."""
+    close_ms: int = 2_000
+    """How long a link that closes may still write what waits, and take what the peer still has."""
+    clock_ms: int = 60_000
+    """Two nodes' clocks that are further apart than this are reported."""
+
+    # Dialling and listening
+    dial_ms: int = 2_000
+    """How long dialling may take: connection, TLS and handshake."""
+    handshake_ms: int = 5_000
+    """How long a stranger who connected may take to become a peer, with TLS …"""
+    stranger_bytes: int = 4 * KIB
+    """… and how much is read from it until then, without what TLS needs for itself."""
+    linger_ms: int = 1_000
+    """How long a stranger that was refused may stay to hear it, within `handshake_ms`."""
+    strangers: int = 64
+    """Connections at once that are no peers yet; one more is `busy`."""
+    links: int = 1_024
+    """Links at once that others dialled; one more is `busy`. A node has two for each other node."""
+    backlog: int = 256
+    """Connections that the kernel keeps for us between two accepts."""
+    accept_pause_ms: int = 200
+    """The pause after an accept failed because there were no file descriptors or no memory left."""
+    tell_ms: int = 10_000
+    """How often the log says that handshakes fail for the same reason: strangers could fill it."""
+
     # Who is there
     look_ms: int = 250
     """How often a node looks who is there."""
-    beat_ms: int = 1_000
-    """How often the heart of a node beats (`cassandra.beat_ms`)."""
+    heart_ms: int = 1_000
+    """How often the heart of a node beats: `cassandra.beat_ms` of all of them."""
     judge_ms: int = 10_000
     """How long a heart may stand still before its node is fenced, if nothing else says that it is
     dead."""
     haste_ms: int = 2_000
     """After a node was fenced for its silence alone, how long until that may befall another one."""
 
-    # Links
+    # Keeping links up
     redial_base_ms: int = 50
     """The first pause before a node that can't be reached is dialled again; it doubles …"""
     redial_max_ms: int = 1_000
@@ -44,3 +92,18 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Slots that a node gives up at once."""
     place_ms: int = 1_000
     """How often a node looks whether its slots belong elsewhere."""
+
+    def __post_init__(self) -> None:
+        if self.silence_ms < 2 * self.beat_ms:
+            raise ValueError(
+                f"silence_ms is {self.silence_ms}: a peer that is well sends something only every "
+                f"{self.beat_ms} ms (beat_ms), so wait at least twice as long"
+            )
+        if self.outbox_bytes < self.frame_bytes + KIB:
+            raise ValueError(
+                f"outbox_bytes is {self.outbox_bytes}: no frame of {self.frame_bytes} bytes "
+                "(frame_bytes) would ever fit"
+            )
+
+
+DEFAULT_SETTINGS = ClusterSettings()

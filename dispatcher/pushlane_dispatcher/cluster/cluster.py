@@ -24,7 +24,6 @@ from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.cluster.router import Router
 from pushlane_dispatcher.cluster.serving import Elsewhere, Serving
 from pushlane_dispatcher.cluster.settings import ClusterSettings
-from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.queues.queues import Elsewhere as OwnedElsewhere
 from pushlane_dispatcher.shard.runner import ShardRunner
@@ -156,8 +155,6 @@ class Cluster:
     async def open_for_peer(
         self, tenant: str, queue: str, key: ShardKey, hops: int, claims: Claims
     ) -> ShardRunner:
-        if self._shards.is_leaving(key):
-            raise Unsent("the queue moves to another server", retry_ms=100)
         await self.router.check(key, hops)
         row = await self._row_of(tenant, queue, key.queue_id)
         if not 0 <= key.shard < row.config.shards:
@@ -184,7 +181,8 @@ class Cluster:
                 continue
             own = self._ownership.process
             slots = to_give_up(
-                self._shards.slots_since(), own, places, self._now(), settings.tenure_ms,
+                self._shards.slots_since(), own, places, int(trio.current_time() * 1000),
+                settings.tenure_ms,
                 settings.moves,
             )  # fmt: skip
             if slots:

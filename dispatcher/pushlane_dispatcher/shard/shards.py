@@ -20,6 +20,7 @@ import trio
 from pushlane.wire.errors import PushlaneError, Unavailable
 from pushlane_dispatcher.clock import compare_clocks
 from pushlane_dispatcher.context import Context
+from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.places import Claim, Claims, Places
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.window import NUMBERS
@@ -169,6 +170,8 @@ class Shards:
         key = ShardKey(row.id, number)
         if key in self._held:  # somebody else began while we made room
             return self._held[key]
+        if self.is_leaving(key):
+            raise Unsent(f"queue {row.name} moves to another server", retry_ms=100)
         refusal = self._places.refusal(claims or ())
         if refusal is not None:
             raise refusal

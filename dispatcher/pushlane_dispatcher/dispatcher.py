@@ -55,6 +55,7 @@ from pushlane_dispatcher.usage.writer import UsageWriter
 from pushlane_leases.interface import LeaseCache
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import Backend, StoreError
+from pushlane_storage.member import Member
 from pushlane_storage.message import Message
 from pushlane_storage.note import DueShard
 from pushlane_storage.queue import QueueConfig, QueueRow
@@ -77,10 +78,11 @@ async def open_dispatcher(
     owner: str | None = None,
     recorder: Recorder | None = None,
     network: Network | None = None,
+    member: Member | None = None,
     cluster: ClusterSettings | None = None,
 ) -> AsyncIterator[Dispatcher]:
-    """`owner` names this process in the slots' rows. With a `network`, other nodes are asked for
-    what they have."""
+    """`owner` names this process in the slots' rows. With a `network`, and what it is to be known
+    as there, it is a node of a cluster."""
     clock = clock or Clock()
     settings = settings or Settings()
     guard = None if leases is None else LeaseGuard(leases, clock, settings, store.ownership.confirm)
@@ -97,7 +99,8 @@ async def open_dispatcher(
     async with trio.open_nursery() as nursery:
         dispatcher = Dispatcher(context, nursery, owner or f"node-{secrets.token_hex(8)}")
         if network is not None:
-            dispatcher.join(network, cluster or ClusterSettings())
+            assert member is not None
+            dispatcher.join(network, member, cluster or ClusterSettings())
         nursery.start_soon(dispatcher.sweep)
         nursery.start_soon(dispatcher.watch_windows)
         nursery.start_soon(dispatcher.due.run)
@@ -161,11 +164,11 @@ class Dispatcher:
         self.cluster: Cluster | None = None
         """With the other nodes of a cluster."""
 
-    def join(self, network: Network, settings: ClusterSettings) -> None:
+    def join(self, network: Network, member: Member, settings: ClusterSettings) -> None:
         """Be a node among others from now on."""
         context = self._context
         self.cluster = cluster = Cluster(
-            context.store.ownership, settings, network, self._shards, context.clock.now,
+            context.store.ownership, settings, member, network, self._shards, context.clock.now,
             context.chance, context.limits.resume_ms, self._nursery,
             self.open, self._row_of, self._queue_stopped,
         )  # fmt: skip

@@ -9,11 +9,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
+import msgspec
 import trio
 
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.clock import Clock, since_boot
+from pushlane_dispatcher.cluster.address import unprotected
+from pushlane_dispatcher.cluster.greeting import Me
+from pushlane_dispatcher.cluster.network import LinkNetwork, open_network
+from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.tls import LinkTls, load_tls
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.queues.config import check_config, queue_ranges
@@ -24,6 +31,7 @@ from pushlane_leases.url import BadLeaseUrl, open_leases, probe_leases
 from pushlane_storage.cassandra.limits import Limits as CassandraLimits
 from pushlane_storage.errors import OpenError, Unreachable
 from pushlane_storage.interface import Backend
+from pushlane_storage.member import Member
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.limits import Limits as SqliteLimits
 from pushlane_storage.url import (
@@ -42,9 +50,11 @@ __all__ = [
     "CannotOpen",
     "CassandraLimits",
     "Clock",
+    "ClusterSettings",
     "Dispatcher",
     "HistorySettings",
     "LeaseCacheError",
+    "Member",
     "QueueConfig",
     "Settings",
     "SqliteLimits",
@@ -79,17 +89,25 @@ async def open_node(
     owner: str | None = None,
     stores: StoreLimits = DEFAULT_LIMITS,
     history: HistorySettings | None = None,
+    cluster: ClusterSettings | None = None,
+    about: Member | None = None,
 ) -> AsyncIterator[Dispatcher]:
     """Raises `CannotOpen` before anything is served. What was opened is closed, come what may.
 
-    A lease cache need not be there, now or later: the dispatcher goes on without it.
+    A lease cache need not be there, now or later: the dispatcher goes on without it. Where others
+    share the store, they are its peers; `about` says what they are told of this node.
     """
     clock = clock or Clock(elapsed=since_boot)
     owner = owner or f"node-{secrets.token_hex(8)}"
+    cluster = _with_heart(cluster or ClusterSettings(), stores)
+    member = msgspec.structs.replace(
+        about or Member(process="", name=owner), name=cluster.name or owner, weight=cluster.weight
+    )
     async with (
         _leases(leases_url) as leases,
         _store(store_url, stores) as store,
         _recording(history, owner, clock) as recorder,
+        _network(store, cluster, member, clock) as network,
         open_dispatcher(
             store,
             leases,
@@ -99,6 +117,9 @@ async def open_node(
             limits=limits,
             owner=owner,
             recorder=recorder,
+            network=network,
+            member=_reached(member, cluster, network),
+            cluster=cluster,
         ) as dispatcher,
     ):
         yield dispatcher
@@ -114,6 +135,63 @@ async def _store(url: str, limits: StoreLimits) -> AsyncIterator[Backend]:
         except OpenError as error:
             raise CannotOpen(str(error)) from error
         yield store
+
+
+def _with_heart(cluster: ClusterSettings, stores: StoreLimits) -> ClusterSettings:
+    """Who is dead is judged by the hearts of the store."""
+    limits = stores.cassandra or CassandraLimits()
+    return msgspec.structs.replace(cluster, heart_ms=limits.beat_ms, judge_ms=limits.judge_ms)
+
+
+def _reached(
+    member: Member, cluster: ClusterSettings, network: LinkNetwork | None
+) -> Member | None:
+    """With the address at which others reach this node."""
+    if network is None:
+        return None
+    return msgspec.structs.replace(member, address=cluster.address or network.address)
+
+
+@asynccontextmanager
+async def _network(
+    store: Backend, cluster: ClusterSettings, member: Member, clock: Clock
+) -> AsyncIterator[LinkNetwork | None]:
+    """The internal listener; None where nobody shares the store."""
+    if not store.ownership.shared:
+        yield None
+        return
+
+    def me() -> Me:
+        process = store.ownership.process
+        return Me(cluster.cluster, process, member.name, member.version, clock.wall)
+
+    opened = False
+    try:
+        key, tls = _cluster_key(cluster, store), _link_tls(cluster)
+        why = unprotected(cluster.listen, key, tls=tls is not None)
+        if why is not None:
+            raise ValueError(why)
+        async with open_network(
+            cluster.listen, me=me, key=key, tls=tls, settings=cluster
+        ) as network:
+            opened = True
+            yield network
+    except (OSError, ValueError) as error:
+        if opened:
+            raise
+        raise CannotOpen(f"cluster.listen ({cluster.listen}): {error}") from error
+
+
+def _cluster_key(cluster: ClusterSettings, store: Backend) -> bytes:
+    if cluster.key_file is None:
+        return store.ownership.secret
+    return Path(cluster.key_file).read_bytes().strip()
+
+
+def _link_tls(cluster: ClusterSettings) -> LinkTls | None:
+    if cluster.certificate is None or cluster.key is None or cluster.authority is None:
+        return None
+    return load_tls(cluster.certificate, cluster.key, cluster.authority)
 
 
 @asynccontextmanager

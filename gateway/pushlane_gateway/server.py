@@ -25,6 +25,7 @@ from pushlane_dispatcher.node import (
     CannotOpen,
     Clock,
     Dispatcher,
+    Member,
     StoreAway,
     StoreLimits,
     open_node,
@@ -37,7 +38,7 @@ from pushlane_gateway.configuration.configuration import Configuration
 from pushlane_gateway.configuration.errors import ConfigurationError
 from pushlane_gateway.http.app import make_app
 from pushlane_gateway.http.context import HttpContext
-from pushlane_gateway.listener.address import Address, check_exposure
+from pushlane_gateway.listener.address import Address, check_exposure, parse_address
 from pushlane_gateway.listener.certificates import Certificates
 from pushlane_gateway.listener.connection import Service
 from pushlane_gateway.listener.listener import Listener, open_listener
@@ -120,6 +121,8 @@ async def open_server(
             owner=node,
             stores=StoreLimits(configuration.sqlite, configuration.cassandra),
             history=configuration.history,
+            cluster=configuration.cluster,
+            about=_about(configuration),
         ) as dispatcher:
             authenticator = open_authenticator(
                 configuration.auth, configuration.keys_file, configuration.folder
@@ -134,6 +137,18 @@ async def open_server(
         raise
     except CannotOpen as error:
         raise ConfigurationError(str(error)) from error
+
+
+def _about(configuration: Configuration) -> Member:
+    """What other nodes are told of this one."""
+    listen = parse_address(configuration.listen[0])
+    return Member(
+        process="",
+        name="",
+        url=str(listen),
+        roles=("gateway", "dispatcher"),
+        version=metadata.version("pushlane-server"),
+    )
 
 
 @asynccontextmanager

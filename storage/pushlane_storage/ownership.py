@@ -71,6 +71,11 @@ class Ownership(Protocol):
     # Members
 
     @property
+    def secret(self) -> bytes:
+        """Known to all who share the store, and to nobody else; empty where nobody else may."""
+        ...
+
+    @property
     def process(self) -> str:
         """The id of this process as of now: it is another one after it was fenced."""
         ...

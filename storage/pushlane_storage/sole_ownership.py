@@ -18,6 +18,7 @@ from pushlane_storage.slot import slot_of
 
 class SoleOwnership:
     shared = False
+    secret = b""
     beat_failing_ms = 0
 
     def __init__(

@@ -21,6 +21,7 @@ class WitnessedOwnership:
         self._real = real
         self._witness = witness
         self.shared = real.shared
+        self.secret = real.secret
 
     async def claim(self, slot: int, owner: str) -> int:
         epoch = await self._real.claim(slot, owner)

@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
+import msgspec
 import trio
 
 from pushlane.wire.errors import NotFound
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.members import Members
-from pushlane_dispatcher.cluster.peers import Dial, LinkLike, Peers
+from pushlane_dispatcher.cluster.peers import LinkLike, Peers
 from pushlane_dispatcher.cluster.placement import to_give_up
 from pushlane_dispatcher.cluster.remote import RemoteShard, Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
@@ -30,6 +31,7 @@ from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Shards
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import StoreError
+from pushlane_storage.member import Member
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueRow
 
@@ -39,12 +41,11 @@ log = logging.getLogger(__name__)
 class Network(Protocol):
     """How nodes reach each other."""
 
-    @property
-    def dial(self) -> Dial: ...
+    async def dial(self, member: Member, lane: str) -> LinkLike:
+        """A link to a node; `Refused`, `Replaced` or `CannotReach` (peers.py)."""
+        ...
 
-    async def serve(
-        self, serve: Callable[[LinkLike, str, str], Awaitable[None]], started: Callable[[], None]
-    ) -> None:
+    async def serve(self, serve: Callable[[LinkLike, str, str], Awaitable[None]]) -> None:
         """A task: hand each link that another node dialled to `serve`, with the node's process and
         the lane."""
         ...
@@ -52,17 +53,20 @@ class Network(Protocol):
 
 class Cluster:
     def __init__(
-        self, ownership: Ownership, settings: ClusterSettings, network: Network, shards: Shards,
-        now: Callable[[], int], chance: Callable[[], float], resume_ms: int,
+        self, ownership: Ownership, settings: ClusterSettings, member: Member, network: Network,
+        shards: Shards, now: Callable[[], int], chance: Callable[[], float], resume_ms: int,
         nursery: trio.Nursery,
         open_queue: Callable[[str, str], Awaitable[object]],
         row_of: Callable[[str, str, str], Awaitable[QueueRow]],
         stopped: Callable[[QueueRow], None],
     ) -> None:  # fmt: skip
-        """`open_queue` opens a queue for callers here, `row_of` reads the row of a queue with an
+        """`member` is what others see of this node.
+
+        `open_queue` opens a queue for callers here, `row_of` reads the row of a queue with an
         id, `stopped` is told of each remote shard that is gone."""
         self._ownership = ownership
         self._settings = settings
+        self._member = member
         self._network = network
         self._shards = shards
         self._now = now
@@ -85,15 +89,21 @@ class Cluster:
     async def run(self) -> None:
         """A task."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._network.serve, self.serve, self._heard)
+            nursery.start_soon(self._network.serve, self.serve)
+            self._ownership.introduce(self._member)
             nursery.start_soon(self.members.run)
             nursery.start_soon(self._rebalance)
 
     def _members_changed(self) -> None:
         self.peers.follow()
+        if not list(self.members.others):
+            self._be_placed()  # there is nobody who could have reached it
 
-    def _heard(self) -> None:
-        """Others can dial this node now."""
+    def _be_placed(self) -> None:
+        """Take part in placement: others can reach this node."""
+        if not self._member.placed:
+            self._member = msgspec.structs.replace(self._member, placed=True)
+            self._ownership.introduce(self._member)
 
     # Gateways here
 
@@ -140,6 +150,7 @@ class Cluster:
                 self, data, rest, self._now, self._settings.shard_bytes, self._resume_ms, cut
             )
             self._servings.add(pair.serving)
+            self._be_placed()
             rest.send(frames.encode(frames.Paired()))
         return pair
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+import msgspec
 import trio
-from pushlane_storage.member import Member
 
 from pushlane_dispatcher.cluster.placement import Place
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_storage.interface import StoreError
+from pushlane_storage.member import Member
 from pushlane_storage.ownership import Ownership
 
 log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class Members:
     async def look(self) -> None:
         """Read the roster."""
         found = {member.process: member for member in await self._ownership.members()}
-        now = trio.current_time()
+        now, first = trio.current_time(), self._looked_at is None
         own = found.pop(self._ownership.process, None)
         beating = own is not None and (self._own is None or own.beat != self._own.beat)
         passed = 0.0 if self._looked_at is None else now - self._looked_at
@@ -101,7 +102,7 @@ class Members:
             self._own = own
         if beating or self._looked_at is None:
             self._looked_at = now
-        if self._shown() != before:
+        if first or self._shown() != before:
             self._changed()
 
     def _shown(self) -> list[Member]:
@@ -174,9 +175,4 @@ def takes_slots(member: Member) -> bool:
 
 
 def _still(member: Member) -> Member:
-    return type(member)(
-        **{
-            name: 0 if name == "beat" else getattr(member, name)
-            for name in member.__struct_fields__
-        }
-    )
+    return msgspec.structs.replace(member, beat=0)

@@ -155,8 +155,12 @@ class Asker:
 
     def request(self, got: Got) -> int:
         id = self.number()
-        self._requests[id] = got
+        self.expect(id, got)
         return id
+
+    def expect(self, id: int, got: Got) -> None:
+        """An answer with this id."""
+        self._requests[id] = got
 
     def _answered(self, told: Any) -> None:
         self._requests.pop(told.id)(told)
@@ -328,7 +332,8 @@ class RemoteShard:
         if not self.running:
             raise Unsent(MOVED, retry_ms=RETRY_MS)
         asker, sent = self.asker, Sent(messages, lanes, answer, sum(map(size_of, messages)))
-        id = asker.request(lambda told: self._published(id, told))
+        id = asker.number()
+        asker.expect(id, partial(self._published, id))
         self._sent[id] = sent
         self._size += sent.size
         asker.data.send(

@@ -51,11 +51,13 @@ class Repeats:
     def add(self, shard: RemoteShard, sent: list[Sent]) -> None:
         row = shard.row
         place = row.tenant, row.name
-        kept = [
-            (one, until)
-            for one in sent
-            if (until := self._until(one, row)) is not None or _give_up(one)
-        ]
+        kept: list[tuple[Sent, float]] = []
+        for one in sent:
+            until = self._until(one, row)
+            if until is None:
+                _answer(one, Unavailable(UNKNOWN, retry_ms=100))
+            else:
+                kept.append((one, until))
         if not kept:
             return
         waiting = self._queues.get(place)
@@ -128,12 +130,6 @@ class Repeats:
             for sent, _ in line:
                 self._bytes -= sent.size
                 _answer(sent, error if sent.unsent else Unavailable(UNKNOWN, retry_ms=1_000))
-
-
-def _give_up(sent: Sent) -> bool:
-    """Nobody may repeat it for its producer."""
-    _answer(sent, Unavailable(UNKNOWN, retry_ms=100))
-    return False
 
 
 def _answer(sent: Sent, error: PushlaneError) -> None:

@@ -7,6 +7,31 @@ MIB = 1024 * KIB
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    # This node
+    listen: str = "127.0.0.1:0"
+    """Where other nodes reach this one: `HOST:PORT`; port 0 takes any that is free. Only nodes of
+    the cluster may reach it: let no firewall open it to others."""
+    address: str | None = None
+    """What they are told, where that differs from `listen`: behind NAT, or with `listen` on all
+    addresses."""
+    name: str | None = None
+    """What people call this node, the same over restarts: it gets back the slots that it had.
+    Unless given, the host's name and the client port."""
+    cluster: str = "pushlane"
+    """The cluster's name. A node of another one is refused."""
+    weight: int = 100
+    """Its share of the load, beside the others' weights."""
+    key_file: str | None = None
+    """A file with the cluster's key, which every node has to know. Unless given, they use one that
+    stands in the keyspace. A key doesn't encrypt: on networks that others can read, use TLS."""
+    certificate: str | None = None
+    """File with this node's certificate for links, PEM. With it links are encrypted, and only nodes
+    with a certificate of the same authority get one."""
+    key: str | None = None
+    """File with its private key, PEM."""
+    authority: str | None = None
+    """File with the authority's certificate, PEM. Use one that signs nothing else."""
+
     # Frames
     frame_bytes: int = 8 * MIB + 64 * KIB
     """One frame that a peer may send: a client's largest, with what surrounds it between nodes. A
@@ -94,6 +119,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often a node looks whether its slots belong elsewhere."""
 
     def __post_init__(self) -> None:
+        given = [self.certificate is not None, self.key is not None, self.authority is not None]
+        if any(given) and not all(given):
+            raise ValueError("TLS of links needs certificate, key and authority")
         if self.silence_ms < 2 * self.beat_ms:
             raise ValueError(
                 f"silence_ms is {self.silence_ms}: a peer that is well sends something only every "

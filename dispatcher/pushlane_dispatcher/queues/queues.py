@@ -28,6 +28,7 @@ from pushlane_storage.interface import (
     StoreUnknown,
     VersionConflict,
 )
+from pushlane_storage.member import Owner
 from pushlane_storage.queue import QueueConfig, QueueRow
 
 PAGE = 1_000
@@ -49,7 +50,7 @@ def store_answers(name: str) -> Iterator[None]:
     except VersionConflict:
         raise Conflict(f"queue {name} was changed meanwhile") from None
     except SlotOwned as error:
-        raise Elsewhere(name, error.owner.name) from None
+        raise Elsewhere(name, error.owner) from None
     except (StoreRefused, StoreUnknown, StoreDamaged, Fenced) as error:
         raise Unavailable(f"the store could not answer for {name}", retry_ms=1_000) from error
 
@@ -57,8 +58,9 @@ def store_answers(name: str) -> Iterator[None]:
 class Elsewhere(Unsent):
     """Another server has what is needed, and is alive: nothing was done here."""
 
-    def __init__(self, name: str, owner: str) -> None:
-        super().__init__(f"queue {name} is in use by server {owner}: ask there", retry_ms=1_000)
+    def __init__(self, name: str, owner: Owner) -> None:
+        super().__init__(f"queue {name} is in use by server {owner.name}: ask there", 1_000)
+        self.owner = owner
 
 
 class Queues:

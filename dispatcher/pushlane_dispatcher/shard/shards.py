@@ -252,7 +252,7 @@ class Shards:
                     error = fault
                     self._end_tenure(held.slot)
                 except SlotOwned as fault:
-                    error, held.fault = fault, Elsewhere(held.row.name, fault.owner.name)
+                    error, held.fault = fault, Elsewhere(held.row.name, fault.owner)
                     break
                 except PushlaneError as fault:
                     error = held.fault = fault

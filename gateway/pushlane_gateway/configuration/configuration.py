@@ -18,6 +18,7 @@ from pushlane.wire.limits import Limits
 from pushlane_dispatcher.node import (
     Bounds,
     CassandraLimits,
+    ClusterSettings,
     HistorySettings,
     Settings,
     SqliteLimits,
@@ -66,7 +67,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SQLITE = "sqlite:"
-DERIVED = ("shard.credit", "shard.producer_percent")
+DERIVED = ("shard.credit", "shard.producer_percent", "cluster.heart_ms", "cluster.judge_ms")
 """Fields that follow from others and are no keys: `bounds` sets them."""
 
 
@@ -106,6 +107,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """How long the embedded store waits and how much it keeps."""
     cassandra: CassandraLimits = CassandraLimits()
     """How long the replicated store waits and how much it keeps."""
+    cluster: ClusterSettings = ClusterSettings()
+    """The other nodes of a cluster, on Cassandra."""
     history: HistorySettings = HistorySettings()
     """What is recorded for the audit."""
 

@@ -102,6 +102,7 @@ class Membership:
         self._member = Member(process="", name=address)
         """What it shows of itself, under whichever identity."""
         self._roster = Roster(ring, partial(is_there, ring, decisions), limits)
+        self.secret = b""
         self.fenced = 0
         self._past_reads = self._past_served = self._past_beats = 0
         self._abandoned = False

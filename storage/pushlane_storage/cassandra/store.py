@@ -148,8 +148,9 @@ class CassandraStore:
                     )
                 home = await trio.to_thread.run_sync(find_home, used)
                 opening = cls.over(
-                    ring, bounds, home=home, damaged=damaged, randbytes=randbytes, wall=wall
-                )
+                    ring, bounds, home=home, damaged=damaged, randbytes=randbytes, wall=wall,
+                    secret=await migration.secret(),
+                )  # fmt: skip
                 store = await stack.enter_async_context(opening)
             except StoreError as error:
                 raise Unreachable(f"keyspace {address.keyspace}: {error}") from error
@@ -167,6 +168,7 @@ class CassandraStore:
         damaged: Callable[[Damage], None] = _ignore,
         randbytes: Callable[[int], bytes] = secrets.token_bytes,
         wall: Callable[[], int] = wall_clock,
+        secret: bytes = b"",
     ) -> AsyncIterator[CassandraStore]:
         """The store on a ring that has the tables. `address` is where people find this process.
 
@@ -175,6 +177,7 @@ class CassandraStore:
         decisions = Decisions(ring, limits.decisions)
         where = socket.gethostname() if address is None else address
         async with join(ring, decisions, limits, where, home, randbytes) as membership:
+            membership.secret = secret
             yield cls(ring, membership, decisions, limits, damaged, randbytes, wall)
 
     def stats(self) -> Stats:

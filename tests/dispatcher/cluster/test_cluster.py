@@ -83,8 +83,8 @@ async def test_any_node_publishes_and_consumes_any_queue(autojump_clock: object)
         await until(lambda: sum(len(one.bodies) for one in took) == 60)
         assert sorted(int(body) for one in took for body in one.bodies) == list(range(60))
         for one in took:
-            done = await one.ack(*one.receipts)
-            assert (done.lost, done.duplicate, done.error) == ([], [], None)
+            settled = await one.ack(*one.receipts)
+            assert (settled.lost, settled.duplicate, settled.error) == ([], [], None)
         for node in world.nodes:
             stats = await node.dispatcher.stats(TENANT, "q")
             assert stats.stored == 0

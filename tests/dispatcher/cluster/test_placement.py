@@ -71,9 +71,7 @@ def test_a_node_that_starts_again_gets_back_what_it_had() -> None:
 def test_what_belongs_elsewhere_is_given_up_a_few_at_a_time() -> None:
     there = places("a", "b")
     own = "process of a"
-    mine = {
-        slot for slot in range(SLOTS) if (found := placed(slot, there)) and found.process == own
-    }
+    mine = {slot for slot in range(SLOTS) if (its := placed(slot, there)) and its.process == own}
     held = {slot: 1_000 + slot for slot in range(SLOTS)}
     found = to_give_up(held, own, there, 100_000, 30_000, 8)
     others = [slot for slot in range(SLOTS) if slot not in mine]

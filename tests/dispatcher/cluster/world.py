@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 import trio
-from pushlane_storage.member import Member
 
 from pushlane_dispatcher.cluster.cluster import Cluster, Network
 from pushlane_dispatcher.cluster.peers import CannotReach, LinkLike, Refused, Replaced
@@ -23,6 +22,7 @@ from pushlane_dispatcher.settings import Settings
 from pushlane_leases.memory import LeaseTable, MemoryLeases
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
+from pushlane_storage.member import Member
 from tests.dispatcher.rig import mock_clock
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 
@@ -115,12 +115,11 @@ class MemoryNetwork(Network):
         self._serve: Serve | None = None
         self._nursery: trio.Nursery | None = None
 
-    async def serve(self, serve: Serve, started: Callable[[], None]) -> None:
+    async def serve(self, serve: Serve) -> None:
         async with trio.open_nursery() as nursery:
             self._serve, self._nursery = serve, nursery
             self._air.nodes[self.address] = self
             try:
-                started()
                 await trio.sleep_forever()
             finally:
                 self._serve = None
@@ -189,14 +188,11 @@ class Node:
         ring.wall = clock.system
         async with CassandraStore.over(ring, limits or Limits()) as self.store:
             self.network.process = lambda: self.process
-            self.store.ownership.introduce(
-                Member(
-                    process="",
-                    name=self.name,
-                    address=self.address,
-                    roles=("gateway", "dispatcher"),
-                    placed=True,
-                )
+            member = Member(
+                process="",
+                name=self.name,
+                address=self.address,
+                roles=("gateway", "dispatcher"),
             )
             async with open_dispatcher(
                 self.store,
@@ -206,6 +202,7 @@ class Node:
                 settings=settings,
                 bounds=bounds,
                 network=self.network,
+                member=member,
                 cluster=cluster or ClusterSettings(),
             ) as self.dispatcher:
                 assert self.dispatcher.cluster is not None

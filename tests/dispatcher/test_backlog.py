@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from pushlane.wire.errors import BadRequest, Unavailable
-from pushlane_dispatcher.browsing import backlog
+from pushlane_dispatcher.browsing import reading
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.interface import StoreUnknown
@@ -105,8 +105,8 @@ async def test_what_comes_later_is_not_in_the_pages() -> None:
 async def test_what_is_not_in_line_is_passed_over_some_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backlog, "PAGE", 1)
-    monkeypatch.setattr(backlog, "LOOKS", 2)
+    monkeypatch.setattr(reading, "PAGE", 1)
+    monkeypatch.setattr(reading, "LOOKS", 2)
     async with rig(bounds=NARROW) as r:
         later = START + 3_600_000
         for n in range(5):

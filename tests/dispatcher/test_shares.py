@@ -1,6 +1,6 @@
 """A queue's limits are the queue's, however many shards it has."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trio
@@ -9,9 +9,9 @@ from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.overflow import Use
 from pushlane_dispatcher.dispatcher import Dispatcher
 from pushlane_dispatcher.queues.route import shard_of
-from pushlane_dispatcher.queues.shares import Shares, deal, expand, level
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard.engine import Engine
+from pushlane_dispatcher.shard.shares import Shares, deal, expand, level
 from pushlane_storage.message import Message, size_of
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import (
@@ -25,6 +25,7 @@ from tests.dispatcher.rig import (
     message,
     rig,
 )
+from tests.running import runners_of, stats_now
 
 # The pure part
 
@@ -80,6 +81,7 @@ class Holder:
     """A shard that holds so much, and keeps to its share."""
 
     def __init__(self, messages: int) -> None:
+        self.shares: Shares | None = None
         self.messages = messages
         self.share = 0
         self.dealt = 0
@@ -93,9 +95,17 @@ class Holder:
         self.dealt += 1
 
 
+def sharing(holders: list[Holder], config: QueueConfig, most: int) -> Shares:
+    """Of a queue of which all these are open."""
+    shares = Shares(config, most)
+    for number, holder in enumerate(holders):
+        shares.join(number, holder)
+    return shares
+
+
 def test_what_goes_from_a_queue_above_its_limit_makes_no_room() -> None:
     holders = [Holder(10), Holder(10)]
-    shares = Shares(cast(Any, holders), QueueConfig(shards=2, max_messages=30), 0)
+    shares = sharing(holders, QueueConfig(shards=2, max_messages=30), 0)
     shares.configure(QueueConfig(shards=2, max_messages=5))
     assert [holder.share for holder in holders] == [10, 10], "what is stored stays"
     holders[0].messages = 4
@@ -109,7 +119,7 @@ def test_what_goes_from_a_queue_above_its_limit_makes_no_room() -> None:
 def _expanding() -> tuple[list[Holder], Shares]:
     holders = [Holder(0) for _ in range(4)]
     config = QueueConfig(shards=4, max_messages=1_000, auto_expand=True)
-    return holders, Shares(cast(Any, holders), config, 4_000)
+    return holders, sharing(holders, config, 4_000)
 
 
 def test_a_limit_that_may_expand_is_dealt_anew_only_when_it_may_change() -> None:
@@ -155,13 +165,13 @@ async def test_four_shards_with_a_limit_of_a_hundred_store_a_hundred() -> None:
     async with rig(shards=4, max_messages=100) as r:
         for n in range(150):
             await r.queue.publish([message(key=f"k{n}")])
-        assert r.queue.stats().stored == 100
+        assert stats_now(r.queue).stored == 100
 
 
 async def test_a_burst_is_refused_only_when_the_queue_is_full() -> None:
     async with rig(shards=4, max_messages=100) as r:
         publication = await r.queue.publish([message(key=f"k{n}") for n in range(150)])
-        assert (len(publication.failed), r.queue.stats().stored) == (50, 100)
+        assert (len(publication.failed), stats_now(r.queue).stored) == (50, 100)
 
 
 async def test_one_shard_may_have_it_all() -> None:
@@ -182,7 +192,7 @@ async def test_bytes_are_the_queues_too() -> None:
     async with rig(shards=4, max_bytes=50 * size) as r:
         for n in range(90):
             await r.queue.publish([message(b"x" * 100, key=f"k{n % 10}")])
-        assert r.queue.stats().stored == 50
+        assert stats_now(r.queue).stored == 50
 
 
 async def test_an_empty_shard_takes_messages_though_others_fill_the_queue() -> None:
@@ -195,7 +205,7 @@ async def test_an_empty_shard_takes_messages_though_others_fill_the_queue() -> N
         for n in range(40):
             assert not (await r.queue.publish([message(key=f"k{n}")])).failed
         await blocked()
-        assert r.queue.stats().stored == 20
+        assert stats_now(r.queue).stored == 20
 
 
 async def test_a_repeat_drops_nothing() -> None:
@@ -203,7 +213,7 @@ async def test_a_repeat_drops_nothing() -> None:
         await r.queue.publish([message(dedup=f"d{n}") for n in range(8)])
         await r.queue.publish([message(dedup=f"d{n}") for n in range(8)])
         await blocked()
-        assert (r.queue.stats().stored, r.queue.stats().dropped) == (8, 0)
+        assert (stats_now(r.queue).stored, stats_now(r.queue).dropped) == (8, 0)
 
 
 async def test_a_limit_may_expand_and_be_changed() -> None:
@@ -223,7 +233,7 @@ async def test_a_lowered_limit_takes_effect_at_once_where_the_oldest_may_go() ->
         config = type(row.config)(shards=3, max_messages=30, overflow="drop_oldest")
         await r.dispatcher.update(TENANT, "q", config)
         await blocked()
-        assert r.queue.stats().stored == 30
+        assert stats_now(r.queue).stored == 30
 
 
 async def _fill_one_shard(dispatcher: Dispatcher) -> int:
@@ -251,7 +261,7 @@ async def test_a_shard_that_is_opened_alone_drops_nothing_of_a_queue_with_room()
         assert dispatcher.due.opened == 1
         queue = await dispatcher.open(TENANT, "q")
         await blocked()
-        stats = queue.stats()
+        stats = stats_now(queue)
         assert (stats.leaving, stats.stored, stats.dropped) == (1, 63, 0)
 
 
@@ -259,7 +269,7 @@ async def test_a_shard_that_is_being_closed_drops_nothing_of_a_queue_with_room()
     store, bounds = ScriptedStore(), Bounds(transfer_retry_max_ms=1_000)
     async with dispatching(store, bounds=bounds) as dispatcher:
         number = await _fill_one_shard(dispatcher)
-        runner = (await dispatcher.open(TENANT, "q")).runners[number]
+        runner = runners_of(await dispatcher.open(TENANT, "q"))[number]
         await trio.sleep(90)
         assert runner.stats().leaving == 1
         gate = Gate()

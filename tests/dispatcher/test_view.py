@@ -32,6 +32,7 @@ from tests.dispatcher.rig import (
     message,
     rig,
 )
+from tests.running import runners_of
 
 BOUNDS = Bounds(bucket_messages=4, segment_messages=2)
 HOUR = 3_600_000
@@ -53,7 +54,7 @@ async def fill(dispatcher: Dispatcher) -> list[str]:
         assert publication.ids[0] is not None
         ids.append(publication.ids[0])
         await trio.sleep(0.01)
-    for runner in queue.runners:
+    for runner in runners_of(queue):
         consumer = Consumer(runner, credit=5)
         await consumer.got(5)
         await consumer.ack(*consumer.runs[:1])
@@ -169,7 +170,7 @@ async def stuck(dispatcher: Dispatcher) -> str:
     await dispatcher.create(TENANT, "q")
     queue = await dispatcher.open(TENANT, "q")
     publication = await queue.publish([message(b"1")])
-    consumer = Consumer(queue.runners[0])
+    consumer = Consumer(runners_of(queue)[0])
     await consumer.got(1)
     await consumer.nack(dead=True)
     assert publication.ids[0] is not None
@@ -217,7 +218,7 @@ async def test_a_look_that_fails_at_its_second_shard_leaves_nothing_of_the_first
         await dispatcher.create(TENANT, "q.dead", QueueConfig(dead_letter="", max_messages=1))
         await dispatcher.publish(TENANT, "q.dead", [message(b"full")])
         await dispatcher.create(TENANT, "q", QueueConfig(shards=2))
-        runner = (await dispatcher.open(TENANT, "q")).runners[0]
+        runner = runners_of(await dispatcher.open(TENANT, "q"))[0]
         await runner.publish([message(b"1")])
         consumer = Consumer(runner)
         await consumer.got(1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from pushlane_dispatcher.browsing.asking import add_up, ask_each
+from pushlane_dispatcher.browsing.question import GetStats
 from pushlane_dispatcher.core.explain import Stats
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 
@@ -20,10 +22,10 @@ class Standing(msgspec.Struct, frozen=True):
     as_of: int
 
 
-def standing_of(queue: OpenQueue, wall: int) -> Standing:
-    """Of a queue that is open here. A consumer has a subscription in each shard."""
-    stats = queue.stats()
-    consumers = max(runner.stats().subscriptions for runner in queue.runners)
+async def standing_of(queue: OpenQueue, wall: int) -> Standing:
+    """Of a queue that is open. A consumer has a subscription in each shard."""
+    parts = await ask_each(queue.shards, lambda shard: shard.ask(GetStats()))
+    stats, consumers = add_up(parts), max(part.subscriptions for part in parts)
     return Standing(stats.stored, stats.reserved + stats.leased, stats.oldest_at, consumers, wall)
 
 

@@ -16,6 +16,7 @@ from pushlane_storage.message import Message, size_of
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import (
     TENANT,
+    Consumer,
     Gate,
     Rig,
     ScriptedStore,
@@ -224,6 +225,22 @@ async def test_a_limit_may_expand_and_be_changed() -> None:
         config = type(row.config)(shards=2, max_messages=40)
         await r.dispatcher.update(TENANT, "q", config)
         assert await publish(r, 50) == 5
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+async def test_what_is_acked_of_a_queue_above_its_lowered_limit_makes_no_room(shards: int) -> None:
+    async with rig(shards=shards, max_messages=9) as r:
+        assert await publish(r, 9) == 9
+        config = QueueConfig(shards=shards, max_messages=5)
+        await r.dispatcher.update(TENANT, "q", config)
+        (holder,) = [runner for runner in runners_of(r.queue) if runner.stats().ready]
+        consumer = Consumer(holder, credit=1)
+        await consumer.got(1)
+        await consumer.ack()
+        consumer.leave()
+        assert await publish(r, 5) == 0
+        await r.dispatcher.purge(TENANT, "q")
+        assert await publish(r, 9) == 5
 
 
 async def test_a_lowered_limit_takes_effect_at_once_where_the_oldest_may_go() -> None:

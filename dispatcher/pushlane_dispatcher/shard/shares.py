@@ -152,14 +152,15 @@ class Shares:
         self._least = self._limit = self._part(config.max_messages)
         self._most = self._part(self._highest)
         self._bytes = None if config.max_bytes is None else self._part(config.max_bytes)
+        self._lent = False
+        self._ranges = [ALWAYS] * len(self._runners)
         live = config.shards > 1 or config.auto_expand
         for runner in self._runners:
             runner.shares = self if live else None
-        if self._all_here:
+            if not live:
+                runner.allot(self._limit, self._bytes)
+        if live and self._all_here:  # else those that are still to come would change it again
             self._deal(NOTHING)
-        else:  # those that are still to come would change it again
-            self._lent = False
-            self._ranges = [ALWAYS] * len(self._runners)
 
     def _part(self, limit: int) -> int:
         """What is theirs who are here of one of the queue's limits."""

@@ -100,6 +100,28 @@ async def test_it_says_what_its_next_owner_says() -> None:
         assert set(states) == {"acked", "delayed", "ready", "retrying"}
 
 
+async def test_a_shard_that_is_open_here_answers_itself() -> None:
+    store = memory_store()
+    async with dispatching(store, bounds=BOUNDS) as dispatcher:
+        ids = await fill(dispatcher)
+    async with dispatching(store, bounds=BOUNDS) as dispatcher:
+        seen = await described(dispatcher, ids)
+        row = await dispatcher.get(TENANT, "q")
+        runner = await dispatcher._shards.open(row, 1)
+        assert await described(dispatcher, ids) == seen
+        before = (await dispatcher.stats(TENANT, "q")).stored
+        ticket = await runner.publish([message(b"new")])
+        assert (await dispatcher.stats(TENANT, "q")).stored == before + 1
+        id = make_id(*runner.key, 4, ticket.seqs[0])
+        found = await dispatcher.explain(TENANT, "q", id)
+        assert (found.state, found.why) == ("ready", "no consumer")
+        assert dispatcher.open_shards == 1
+        await runner.close()
+        found = await dispatcher.explain(TENANT, "q", id)
+        assert (found.state, found.why) == ("ready", "no consumer on this server")
+        assert dispatcher.open_shards == 0
+
+
 async def test_what_waits_says_so() -> None:
     store = memory_store()
     async with rig(store) as r:

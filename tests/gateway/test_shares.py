@@ -179,7 +179,7 @@ async def test_looks_at_closed_queues_leave_places_for_others(
 
         monkeypatch.setattr("pushlane_dispatcher.browsing.view.read_view", slow)
         statuses: list[int] = []
-        row = await r.server.sessions.context.dispatcher.get("default", "big")
+        row = await r.server.dispatcher.get("default", "big")
         targets = "/stats", f"/messages/{row.id}-0-4-0/explain"
 
         async def look(target: str) -> None:

@@ -304,8 +304,8 @@ async def test_an_empty_shard_takes_messages_though_others_fill_the_queue() -> N
         assert taken == 60
         for n in range(40):
             assert not (await r.queue.publish([message(key=f"k{n}")])).failed
-        await blocked()
-        assert stats_now(r.queue).stored == 20
+            await blocked()
+            assert stats_now(r.queue).stored == 20
 
 
 async def test_a_repeat_drops_nothing() -> None:

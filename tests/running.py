@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pushlane_dispatcher.browsing.asking import add_up
+from pushlane_dispatcher.browsing.all_shards import add_up
 from pushlane_dispatcher.core.explain import Stats
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.shard.runner import ShardRunner

@@ -23,7 +23,7 @@ import trio
 from pushlane.wire.errors import BadRequest, Conflict, NotFound, PushlaneError, Unavailable
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.browsing import lookup
-from pushlane_dispatcher.browsing.asking import Lookable, ask_each, stats_of
+from pushlane_dispatcher.browsing.all_shards import Lookable, ask_each, stats_of
 from pushlane_dispatcher.browsing.backlog import Page, peek
 from pushlane_dispatcher.browsing.dropping import MOST, BucketName, Dropped, drop_archived
 from pushlane_dispatcher.browsing.question import EVERYTHING, FlushUsage, ListConsumers

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 from pushlane.wire.errors import BadRequest, PushlaneError
 from pushlane_dispatcher.browsing import lookup
-from pushlane_dispatcher.browsing.asking import ask_each, stats_of
+from pushlane_dispatcher.browsing.all_shards import ask_each, stats_of
 from pushlane_dispatcher.browsing.backlog import Cursor, peek
 from pushlane_dispatcher.browsing.dropping import BucketName, drop_archived
 from pushlane_dispatcher.browsing.question import (

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from pushlane.wire.errors import BadRequest
-from pushlane_dispatcher.browsing.asking import Lookable
+from pushlane_dispatcher.browsing.all_shards import Lookable
 from pushlane_dispatcher.browsing.question import EVERYTHING, Peek
 from pushlane_dispatcher.browsing.span import ANOTHER, Part, Span, Waiting
 from pushlane_dispatcher.core.ident import make_id

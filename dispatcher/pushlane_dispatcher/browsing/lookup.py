@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pushlane.wire.errors import NotFound
-from pushlane_dispatcher.browsing.asking import Lookable
+from pushlane_dispatcher.browsing.all_shards import Lookable
 from pushlane_dispatcher.browsing.question import Cancel, Explain, Find, Found
 from pushlane_dispatcher.core.explain import Explanation
 from pushlane_dispatcher.core.ident import Place, parse_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pushlane_dispatcher.browsing.asking import add_up, ask_each
+from pushlane_dispatcher.browsing.all_shards import add_up, ask_each
 from pushlane_dispatcher.browsing.question import GetStats
 from pushlane_dispatcher.core.explain import Stats
 from pushlane_dispatcher.queues.open_queue import OpenQueue

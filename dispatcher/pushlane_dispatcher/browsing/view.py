@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from pushlane_dispatcher.browsing.looking import answer_look
+from pushlane_dispatcher.browsing.answers import answer_look
 from pushlane_dispatcher.browsing.question import Askable, GetStats, Look
 from pushlane_dispatcher.browsing.reading import oldest_at
 from pushlane_dispatcher.context import Context

@@ -11,7 +11,7 @@ from functools import partial
 
 from pushlane.wire.errors import Unavailable
 from pushlane.wire.receipts import ReceiptRun
-from pushlane_dispatcher.browsing.asking import ask_each
+from pushlane_dispatcher.browsing.all_shards import ask_each
 from pushlane_dispatcher.browsing.question import Purge
 from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.callers.loose import settle_loose

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pushlane.wire.errors import Unavailable
-from pushlane_dispatcher.browsing.looking import find
+from pushlane_dispatcher.browsing.answers import find
 from pushlane_dispatcher.browsing.question import (
     Cancel,
     DropBuckets,

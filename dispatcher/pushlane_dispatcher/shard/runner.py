@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pushlane.wire.errors import NotFound, PushlaneError, Throttled, Unavailable
 from pushlane.wire.receipts import ReceiptRun
-from pushlane_dispatcher.browsing.looking import answer_look
+from pushlane_dispatcher.browsing.answers import answer_look
 from pushlane_dispatcher.browsing.question import Look, Question
 from pushlane_dispatcher.context import Context
 from pushlane_dispatcher.core.act import START, Act

@@ -1,4 +1,4 @@
-"""Asking all shards of a queue."""
+"""What is asked of all shards of a queue, side by side."""
 
 from __future__ import annotations
 

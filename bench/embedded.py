@@ -198,14 +198,14 @@ async def head_reads(folder: Path, acks: int) -> None:
 
 async def head_read(store: SqliteStore, queue: OpenQueue) -> float:
     """Seconds, the median of many: find the head as a new owner does, and read its first page."""
-    [runner] = queue.runners
+    [shard] = queue.shards
     times = []
     for _ in range(200):
         began = time.perf_counter()
-        buckets = (await store.outline(runner.key)).buckets
+        buckets = (await store.outline(shard.key)).buckets
         head = next(bucket for bucket in buckets if not bucket.drained)
-        await store.settlements(runner.key, head.key)
-        await store.segments(runner.key, head.key, head.first, 100)
+        await store.settlements(shard.key, head.key)
+        await store.segments(shard.key, head.key, head.first, 100)
         times.append(time.perf_counter() - began)
     return statistics.median(times)
 
@@ -217,7 +217,7 @@ async def space(folder: Path, wait_s: int) -> None:
             await dispatcher.open("default", row.name)
         queue = await queue_of(dispatcher, "big")
         peak = store.stats().database_bytes
-        left = queue.stats().stored
+        left = (await dispatcher.stats("default", "big")).stored
         consumer = Consumer(queue, credit=10_000)
         began = time.perf_counter()
         await drain([consumer], left)

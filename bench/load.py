@@ -78,13 +78,13 @@ class Consumer:
     """Acks what it gets, as runs; `acked` counts what was confirmed."""
 
     def __init__(self, queue: OpenQueue, credit: int = CREDIT, acks: bool = True) -> None:
-        [self._runner] = queue.runners
+        [self._shard] = queue.shards
         self._acks = acks
         self.delivered = 0
         self.acked = 0
         self.changed = trio.Event()
         self._prefix = ""
-        self._runner.attach(self, Attach("bench", credit), self._attached)
+        self._shard.attach(self, Attach("bench", credit), self._attached)
 
     def _attached(self, attached: Attached | None, error: PushlaneError | None) -> None:
         assert attached is not None, error
@@ -106,7 +106,7 @@ class Consumer:
             self._tell()
 
         prefix = self._prefix
-        self._runner.settle(prefix, 1, ACK, [(prefix, n, n + count - 1)], answer)
+        self._shard.settle(prefix, 1, ACK, [(prefix, n, n + count - 1)], answer)
 
     def _tell(self) -> None:
         self.changed.set()
@@ -124,7 +124,7 @@ class Consumer:
         raise AssertionError(message)
 
     def end(self) -> None:
-        self._runner.end(self._prefix, self)
+        self._shard.end(self._prefix, self)
 
     async def wait_delivered(self, count: int) -> None:
         while self.delivered < count:

@@ -226,7 +226,7 @@ async def compare_heads(
     owners: dict[bool, list[float]] = {False: [], True: []}
     for turn in range(2 * reads):
         queue = (fresh, used)[turn % 2]
-        owner, page = await head_read(store, queue.runners[0].key)
+        owner, page = await head_read(store, queue.shards[0].key)
         owners[queue is used].append(owner)
         pages[queue is used].append(page)
     for name, times in (("a page at the head", pages), ("a new owner finds it", owners)):

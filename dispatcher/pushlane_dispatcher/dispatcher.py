@@ -16,6 +16,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TypeVar
 
 import msgspec
 import trio
@@ -23,11 +24,14 @@ import trio
 from pushlane.wire.errors import BadRequest, Conflict, NotFound, PushlaneError, Unavailable
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.browsing import lookup
-from pushlane_dispatcher.browsing.backlog import EVERYTHING, Page, oldest_at, peek
+from pushlane_dispatcher.browsing.all_shards import Lookable, ask_each, stats_of
+from pushlane_dispatcher.browsing.backlog import Page, peek
 from pushlane_dispatcher.browsing.dropping import MOST, BucketName, Dropped, drop_archived
-from pushlane_dispatcher.browsing.redrive import Redrive, Redriven, redrive
+from pushlane_dispatcher.browsing.question import EVERYTHING, FlushUsage, ListConsumers, Look
+from pushlane_dispatcher.browsing.redrive import Redrive, Redriven
+from pushlane_dispatcher.browsing.redrive_call import redrive
 from pushlane_dispatcher.browsing.standing import Standing, standing_of, stored_standing
-from pushlane_dispatcher.browsing.view import QueueView, read_view
+from pushlane_dispatcher.browsing.view import Views
 from pushlane_dispatcher.callers.door import Caller, Door
 from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.clock import Clock, adopt_time, compare_clocks
@@ -36,17 +40,19 @@ from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.context import Context, make_prefix
 from pushlane_dispatcher.core.bodies import Budget
 from pushlane_dispatcher.core.bounds import Bounds
+from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.queues.due import DueShards
 from pushlane_dispatcher.queues.manager import Manager
 from pushlane_dispatcher.queues.open_queue import OpenQueue
-from pushlane_dispatcher.queues.queues import Name, Queues, store_answers
+from pushlane_dispatcher.queues.queues import Name, Queues
 from pushlane_dispatcher.queues.transfers import Transfers
 from pushlane_dispatcher.recording.recorder import Recorder
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard.lease_guard import LeaseGuard
+from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Shards
 from pushlane_dispatcher.shard.stop import Stop
@@ -62,6 +68,7 @@ from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.work import gather
 
 log = logging.getLogger(__name__)
+A = TypeVar("A")
 
 
 @asynccontextmanager
@@ -147,7 +154,7 @@ class Dispatcher:
             context.store.ownership, context.settings, context.clock.wall, self._open_due
         )
         self._open: dict[Name, OpenQueue] = {}
-        self._views = trio.Semaphore(context.settings.views)
+        self._views = Views(context, self._shards.running, self._look_elsewhere)
         self._manager: Manager = Manager(
             self._queues, self._shards, self.usage_writer, nursery, context.settings,
             self._take_up,
@@ -407,8 +414,8 @@ class Dispatcher:
             queue.claimed = True
 
     async def _open_queue(self, row: QueueRow, claims: Claims | None) -> OpenQueue:
-        runners = await self._open_shards(row, claims)
-        opened = OpenQueue(row, runners, self._context.chance, self._context.bounds.max_limit)
+        shards = await self._open_shards(row, claims)
+        opened = OpenQueue(row, shards, self._context.chance)
         opened.claimed = claims is not None
         self._open[row.tenant, row.name] = opened
         if self.cluster is not None:
@@ -418,10 +425,10 @@ class Dispatcher:
         self._take_up(await self._queues.read(row.tenant, row.name))
         return opened
 
-    async def _open_shards(self, row: QueueRow, claims: Claims | None) -> list[ShardRunner]:
+    async def _open_shards(self, row: QueueRow, claims: Claims | None) -> list[ShardPort]:
         """The first one decides who gets them all; the others recover together."""
         count = row.config.shards
-        runners = {0: await self._open_shard(row, 0, claims)}
+        runners: dict[int, ShardPort] = {0: await self._open_shard(row, 0, claims)}
         faults: list[Exception] = []
 
         async def open_one(number: int) -> None:
@@ -434,14 +441,15 @@ class Dispatcher:
             for number in range(1, count):
                 nursery.start_soon(open_one, number)
         if faults:
-            await self._shards.close_idle_of(row)  # another server may get them all
+            if self.cluster is None:
+                await self._shards.close_idle_of(row)  # another server may get them all
             raise faults[0]
         return [runners[number] for number in range(count)]
 
-    async def _open_shard(self, row: QueueRow, number: int, claims: Claims | None) -> ShardRunner:
+    async def _open_shard(self, row: QueueRow, number: int, claims: Claims | None) -> ShardPort:
         if self.cluster is None:
             return await self._shards.open(row, number, claims)
-        return await self.cluster.router.open(row, number, claims)  # type: ignore[return-value]
+        return await self.cluster.router.open(row, number, claims)
 
     async def _row_of(self, tenant: str, name: str, queue_id: str) -> QueueRow:
         """The row of a queue that another node asks for; `NotFound` when it is another one."""
@@ -494,7 +502,7 @@ class Dispatcher:
         if wanted.to is not None:
             await self._queues.get(tenant, wanted.to)
         queue = await self.open(tenant, name, claims=claims)
-        return await redrive(self._context.store, queue, wanted, after)
+        return await redrive(queue, wanted, after)
 
     async def expire(
         self, tenant: str, name: str, queue_id: str, claims: Claims | None = None
@@ -526,27 +534,19 @@ class Dispatcher:
         """Drop what was archived, as far as nobody needs it; before that, what must end ends."""
         if len(names) > MOST:
             raise BadRequest(f"{len(names)} buckets: at most {MOST}")
-        queue = await self._open_that(tenant, name, queue_id, claims)
-        with store_answers(name):
-            return await drop_archived(self._context.store, queue, names, self._context.clock)
+        return await drop_archived(await self._open_that(tenant, name, queue_id, claims), names)
 
     # Looking
 
-    @asynccontextmanager
-    async def _look(self, tenant: str, name: str) -> AsyncIterator[OpenQueue | QueueView]:
+    async def _look(self, tenant: str, name: str) -> Lookable:
         """What is open here, else what is stored: who only looks takes nothing from anybody."""
         found = self._found(tenant, name, None)
-        if found is not None:
-            yield found
-            return
-        row = await self._queues.get(tenant, name)
-        async with self._views:
-            with store_answers(name):
-                view = await read_view(self._context, row)
-        try:
-            yield view
-        finally:
-            view.dispose()
+        return found or self._views.of(await self._queues.get(tenant, name))
+
+    async def _look_elsewhere(self, key: ShardKey, question: Look[A]) -> A:
+        if self.cluster is None:
+            raise Unsent("there are no other nodes to ask", retry_ms=1_000)
+        return await self.cluster.router.look(key, question)
 
     @contextmanager
     def _in_time(self, name: str) -> Iterator[None]:
@@ -558,18 +558,16 @@ class Dispatcher:
 
     async def stats(self, tenant: str, name: str) -> Stats:
         with self._in_time(name):
-            async with self._look(tenant, name) as found:
-                if isinstance(found, OpenQueue):
-                    return found.stats()
-                async with self._views:
-                    oldest = await oldest_at(self._context.store, found)
-                return msgspec.structs.replace(found.stats(), oldest_at=oldest)
+            return await stats_of(await self._look(tenant, name))
 
     async def standing(self, tenant: str, name: str) -> Standing:
         """What a list of queues shows of one: from memory, or from what is stored."""
+        if self.cluster is not None:
+            with self._in_time(name):
+                return await standing_of(await self._look(tenant, name), self.clock.wall())
         opened = self.opened(tenant, name)
         if opened is not None:
-            return standing_of(opened, self.clock.wall())
+            return await standing_of(opened, self.clock.wall())
         stats = await self.stats(tenant, name)
         alone = not self._context.store.ownership.shared
         return stored_standing(stats, self.clock.wall(), alone)
@@ -577,21 +575,19 @@ class Dispatcher:
     async def explain(self, tenant: str, name: str, message_id: str) -> Explanation:
         """Where a message stands and why, or how it ended."""
         with self._in_time(name):
-            async with self._look(tenant, name) as queue:
-                return await lookup.explain(self._context.store, queue, message_id)
+            return await lookup.explain(await self._look(tenant, name), message_id)
 
     async def message(self, tenant: str, name: str, message_id: str) -> tuple[Message, int]:
         """A message that has not ended, and how often it was started."""
         with self._in_time(name):
-            async with self._look(tenant, name) as queue:
-                return await lookup.read_message(self._context.store, queue, message_id)
+            return await lookup.find(await self._look(tenant, name), message_id)
 
     async def cancel(
         self, tenant: str, name: str, message_id: str, claims: Claims | None = None
     ) -> None:
         """End a delayed message. `Conflict` when it is not delayed (any more)."""
         queue = await self.open(tenant, name, claims=claims)
-        await lookup.cancel(self._context.store, queue, message_id)
+        await lookup.cancel(queue, message_id)
 
     async def peek(
         self, tenant: str, name: str, limit: int, after: str = "", most_bytes: int = EVERYTHING
@@ -601,16 +597,19 @@ class Dispatcher:
         About `most_bytes` are read for it, and more than they allow is left out.
         """
         with self._in_time(name):
-            async with self._look(tenant, name) as queue:
-                return await peek(self._context.store, queue, limit, after, most_bytes)
+            return await peek(await self._look(tenant, name), limit, after, most_bytes)
 
     async def consumers(self, tenant: str, name: str) -> list[ConsumerInfo]:
-        """Those on this server: what is stored names nobody, so that is not read."""
-        queue = self._found(tenant, name, None)
+        """Without a cluster only those on this server: what is stored names nobody, so that is
+        not read."""
+        queue: Lookable | None = self._found(tenant, name, None)
+        if self.cluster is not None:
+            queue = await self._look(tenant, name)
         if queue is None:
             await self._queues.get(tenant, name)
             return []
-        return [info for runner in queue.runners for info in runner.consumers()]
+        found = await ask_each(queue.shards, lambda shard: shard.ask(ListConsumers()))
+        return [info for part in found for info in part]
 
     async def usage(
         self,
@@ -645,8 +644,7 @@ class Dispatcher:
                 opened = await self.open(tenant, name, claims=claims)
             except NotFound:
                 return
-        if not await self.usage_writer.flush_shards(runner.key for runner in opened.runners):
-            raise Unavailable(f"the usage of {name} could not be written", retry_ms=1_000)
+        await ask_each(opened.shards, lambda shard: shard.ask(FlushUsage()))
 
     # Behind the scenes
 

@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     # Looking
     views: int = 4
-    """Queues at once that are looked at while nobody here has them open: each may read a lot."""
+    """Shards at once that are looked at while nobody here has them open: each may read a lot."""
     peek_ms: int = 10_000
     """How long a peek, or another look at a queue or message, may read, with the time it waits for
     one of the `views`; then it is `unavailable`."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.port import ShardPort
 
 Way = deque[Callable[[], None]]
 
@@ -18,15 +18,15 @@ Way = deque[Callable[[], None]]
 class FarShard:
     """As a caller sees it."""
 
-    def __init__(self, runner: ShardRunner) -> None:
-        self.key = runner.key
+    def __init__(self, shard: ShardPort) -> None:
+        self.key = shard.key
         self.there: Way = deque()
         self.back: Way = deque()
-        self._runner = runner
+        self._shard = shard
         self._sinks: dict[Any, _Sink] = {}
 
     def _call(self, name: str, *args: Any, **options: Any) -> None:
-        self.there.append(partial(getattr(self._runner, name), *args, **options))
+        self.there.append(partial(getattr(self._shard, name), *args, **options))
 
     def _answering(self, answer: Callable[..., None]) -> Callable[..., None]:
         return lambda *values: self.back.append(partial(answer, *values))
@@ -78,10 +78,10 @@ class FarQueue:
 
     def __init__(self, queue: Any) -> None:
         self.row = queue.row
-        self.runners = [FarShard(runner) for runner in queue.runners]
+        self.shards = [FarShard(shard) for shard in queue.shards]
 
     @property
     def ways(self) -> list[Way]:
         """Those on which something is."""
-        ways = [way for shard in self.runners for way in (shard.there, shard.back)]
+        ways = [way for shard in self.shards for way in (shard.there, shard.back)]
         return [way for way in ways if way]

@@ -37,6 +37,7 @@ from pushlane_storage.outcome import outcome_of
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.segment import Segment
 from pushlane_storage.settlement import Settlement
+from tests.running import runners_of
 
 START = 1_700_000_000_000
 TENANT = "default"
@@ -346,7 +347,7 @@ class Rig:
     def __init__(self, dispatcher: Dispatcher, queue: OpenQueue) -> None:
         self.dispatcher = dispatcher
         self.queue = queue
-        self.runner = queue.runners[0]
+        self.runner = runners_of(queue)[0]
 
     def consumer(self, credit: int = 100, **options: Any) -> Consumer:
         return Consumer(self.runner, credit, **options)
@@ -357,7 +358,7 @@ class Rig:
     async def reopen(self) -> None:
         """The queue again, after its shard has stopped."""
         self.queue = await self.dispatcher.open(TENANT, self.queue.row.name)
-        self.runner = self.queue.runners[0]
+        self.runner = runners_of(self.queue)[0]
 
 
 @asynccontextmanager

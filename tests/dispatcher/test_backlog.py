@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from pushlane.wire.errors import BadRequest, Unavailable
-from pushlane_dispatcher.browsing import backlog
+from pushlane_dispatcher.browsing import reading
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.settings import Settings
 from pushlane_storage.interface import StoreUnknown
@@ -91,6 +91,23 @@ async def test_by_time_over_shards() -> None:
         ]  # fmt: skip
 
 
+async def test_when_the_bytes_are_used_up_the_other_shards_have_to_wait() -> None:
+    async with rig(shards=30) as r:
+        for n in range(90):
+            await r.queue.publish([message(b"x" * 1_000, key=f"k{n}")])
+        seen, after = [], ""
+        while True:
+            page = await r.dispatcher.peek(TENANT, "q", 100, after, 5_000)
+            read = sum(bool(part.messages) for part in page.parts.values())
+            assert read <= 10 + 8, "twice the bytes, and those that are read at once"
+            seen += [page.id(one) for one in page.messages]
+            following = page.after(len(page.messages))
+            if following is None:
+                break
+            after = following
+        assert len(seen) == len(set(seen)) == 90
+
+
 async def test_what_comes_later_is_not_in_the_pages() -> None:
     async with rig() as r:
         await publish(r, b"1", b"2")
@@ -105,8 +122,8 @@ async def test_what_comes_later_is_not_in_the_pages() -> None:
 async def test_what_is_not_in_line_is_passed_over_some_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backlog, "PAGE", 1)
-    monkeypatch.setattr(backlog, "LOOKS", 2)
+    monkeypatch.setattr(reading, "PAGE", 1)
+    monkeypatch.setattr(reading, "LOOKS", 2)
     async with rig(bounds=NARROW) as r:
         later = START + 3_600_000
         for n in range(5):

@@ -28,6 +28,7 @@ from tests.dispatcher.rig import (
     message,
     rig,
 )
+from tests.running import runners_of
 
 BOUNDS = Bounds(
     window_messages=20,
@@ -126,7 +127,7 @@ class Chaos:
         while True:
             try:
                 queue = await r.dispatcher.open(TENANT, "q")
-                consumer = Consumer(queue.runners[0], 5, lease_ms=1_000)
+                consumer = Consumer(runners_of(queue)[0], 5, lease_ms=1_000)
                 await self.work(consumer)
             except PushlaneError:
                 await trio.sleep(0.05)

@@ -27,6 +27,7 @@ from tests.dispatcher.rig import (
 )
 from tests.dispatcher.shared_store import SharedScriptedStore
 from tests.held import held, let_go
+from tests.running import runners_of
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 
 SOON = Settings(compare_ms=1_000)
@@ -78,7 +79,7 @@ async def test_a_slot_that_is_lost_while_a_shard_opens_is_claimed_anew() -> None
             await trio.sleep(1.5)
             slow.released.set()
         queue = await r.dispatcher.open(TENANT, "other")
-        assert queue.runners[0].epoch == 2
+        assert runners_of(queue)[0].epoch == 2
 
 
 async def test_a_store_that_does_not_answer_is_asked_again(
@@ -108,11 +109,11 @@ async def test_two_processes_of_one_keyspace() -> None:
     ):
         queue = await one.open(TENANT, "q", create=True)
         await queue.publish([message(b"1")])
-        consumer = Consumer(queue.runners[0])
+        consumer = Consumer(runners_of(queue)[0])
         await consumer.got(1)
         first.ownership.node.beating = False
         taken = await two.open(TENANT, "q")
-        assert taken.runners[0].epoch == 2
+        assert runners_of(taken)[0].epoch == 2
         assert (await two.stats(TENANT, "q")).stored == 1
         with trio.fail_after(Settings().compare_ms / 1000 + 0.1):
             await consumer.until(lambda: consumer.end is not None)

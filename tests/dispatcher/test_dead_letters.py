@@ -16,11 +16,12 @@ from tests.dispatcher.rig import (
     numbered,
     rig,
 )
+from tests.running import runners_of, stats_now
 
 
 async def dead_consumer(r: Rig, name: str = "q.dead", **options: object) -> Consumer:
     queue = await r.dispatcher.open(TENANT, name)
-    return Consumer(queue.runners[0], **options)  # type: ignore[arg-type]
+    return Consumer(runners_of(queue)[0], **options)  # type: ignore[arg-type]
 
 
 async def test_attempts_run_out_and_the_message_dies() -> None:
@@ -135,7 +136,7 @@ async def test_leavers_go_on_after_a_restart_and_arrive_once() -> None:
         await consumer.nack(dead=True)
         # Stored there, and the source stops before it can note that.
         with trio.move_on_after(1):
-            while not dead.stats().stored:
+            while not stats_now(dead).stored:
                 await trio.lowlevel.checkpoint()
             await r.runner.close()
     async with rig(ScriptedStore(store.tables)) as r:

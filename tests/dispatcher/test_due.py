@@ -11,6 +11,7 @@ from pushlane_dispatcher.queues.queues import Elsewhere
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_storage.interface import StoreRefused
+from pushlane_storage.member import Owner
 from pushlane_storage.note import DueShard
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import (
@@ -24,6 +25,7 @@ from tests.dispatcher.rig import (
     memory_store,
     message,
 )
+from tests.running import runners_of, stats_now
 
 SETTINGS = Settings(due_ms=1_000, idle_ms=5_000)
 
@@ -69,11 +71,11 @@ async def test_a_transfer_that_was_interrupted_goes_on_by_itself() -> None:
         await dispatcher.publish(TENANT, "q.dead", [message(b"full")])
         queue = await dispatcher.open(TENANT, "q")
         await queue.publish([message(b"1")])
-        consumer = Consumer(queue.runners[0])
+        consumer = Consumer(runners_of(queue)[0])
         await consumer.got(1)
         await consumer.nack(dead=True)
         await trio.sleep(1)
-        assert queue.stats().leaving == 1
+        assert stats_now(queue).leaving == 1
     async with dispatching(store, settings=SETTINGS) as dispatcher:
         await dispatcher.purge(TENANT, "q.dead")
         await trio.sleep(3)
@@ -92,7 +94,7 @@ async def test_a_shard_that_was_open_before_its_queue_takes_on_what_was_changed(
         assert (dispatcher.due.opened, dispatcher.opened(TENANT, "q")) == (1, None)
         await dispatcher.update(TENANT, "q", QueueConfig(paused=True, max_message_bytes=1))
         queue = await dispatcher.open(TENANT, "q")
-        consumer = Consumer(queue.runners[0])
+        consumer = Consumer(runners_of(queue)[0])
         await trio.sleep(1)
         assert consumer.runs == []
         assert (await queue.publish([message(b"long")])).failed
@@ -103,7 +105,7 @@ async def test_a_shard_that_was_open_before_its_queue_takes_on_what_was_changed(
 async def test_a_shard_whose_sibling_stopped_takes_on_what_is_changed() -> None:
     async with dispatching() as dispatcher:
         await dispatcher.create(TENANT, "q", QueueConfig(shards=2))
-        first, second = (await dispatcher.open(TENANT, "q")).runners
+        first, second = runners_of(await dispatcher.open(TENANT, "q"))
         consumer = Consumer(first)
         second.stop(Stop.UNDECIDED)
         await blocked()
@@ -147,7 +149,7 @@ async def test_of_a_slot_that_another_server_owns_one_shard_is_tried() -> None:
         await trio.lowlevel.checkpoint()
         tried.append(due.shard)
         if due.queue == "theirs":
-            raise Elsewhere("theirs", "n2")
+            raise Elsewhere("theirs", Owner("p", "n2", 1))
         if due.queue == "full":
             raise Throttled("too many")
         return True

@@ -22,6 +22,7 @@ from tests.dispatcher.rig import (
     message,
     rig,
 )
+from tests.running import runners_of
 
 
 async def test_nothing_is_delivered_inside_a_callers_call() -> None:
@@ -86,7 +87,7 @@ class Steps:
         store, clock = store or memory_store(), Clock(self.system)
         async with open_dispatcher(store, clock=clock, settings=settings) as dispatcher:
             queue = await dispatcher.open(TENANT, "q", create=True)
-            yield dispatcher, queue.runners[0]
+            yield dispatcher, runners_of(queue)[0]
 
 
 @pytest.mark.parametrize("step", [-3_600, 7_200, 50, -50])
@@ -181,8 +182,9 @@ async def test_a_purge_and_a_settle_need_nobody_who_waits() -> None:
 
 async def test_a_runner_that_was_stopped_before_it_ran() -> None:
     async with rig() as r:
-        send = r.runner._engine._send
-        runner = type(r.runner)(r.runner._shard, r.runner._context, send, r.runner.counters)
+        old, send = r.runner, r.runner._engine._send
+        flush = old._orders._flush
+        runner = type(old)(old._shard, old._context, send, old.counters, flush)
         runner._engine.stop(Stop.CLOSED)
         assert await runner.run() is Stop.CLOSED
 

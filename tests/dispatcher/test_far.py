@@ -14,6 +14,7 @@ from pushlane_dispatcher.core.act import ACK
 from tests.dispatcher.far import FarQueue
 from tests.dispatcher.rig import TENANT, Rig, blocked, message, rig
 from tests.dispatcher.subscriber import Subscriber
+from tests.running import runners_of, stats_now
 
 
 class Far:
@@ -66,7 +67,7 @@ async def test_a_credit_that_far_shards_share_is_never_exceeded(seed: int) -> No
         await far.settled()
         assert far.feed.held == 0
         assert [answer for answer in answers if answer.lost or answer.error] == []
-        assert r.queue.stats().acked == total
+        assert stats_now(r.queue).acked == total
 
 
 async def test_others_get_more_only_when_a_lowered_credit_is_confirmed() -> None:
@@ -74,7 +75,7 @@ async def test_others_get_more_only_when_a_lowered_credit_is_confirmed() -> None
         far = Far(r, Random(1), 8)
         await far.settled()
         first, second = far.feed._parts
-        await r.queue.runners[0].publish([message()] * 4)
+        await runners_of(r.queue)[0].publish([message()] * 4)
         await blocked()  # granted there, and not yet known here
         far.feed.part_hungry(second, True)
         first.set_credit(1)
@@ -100,5 +101,5 @@ async def test_a_resume_takes_up_what_is_held() -> None:
         assert far.feed.held == 6
         far.feed.end()
         await far.settled()
-        assert r.queue.stats().subscriptions == 0
-        assert r.queue.stats().ready == 6
+        assert stats_now(r.queue).subscriptions == 0
+        assert stats_now(r.queue).ready == 6

@@ -17,6 +17,7 @@ from pushlane_storage.interface import StoreUnknown
 from pushlane_storage.memory import MemoryStore, MemoryTables
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import START, TENANT, Consumer, memory_tables, message
+from tests.running import runners_of, stats_now
 
 MINUTE, HOUR = 60_000, 3_600_000
 
@@ -54,7 +55,7 @@ async def leave_a_backlog(
         queue = await dispatcher.open(TENANT, "q")
         wall = dispatcher.clock.wall()
         await queue.publish([message(b"old", dedup="done", published_at=wall)])
-        consumer = Consumer(queue.runners[0], credit=1)
+        consumer = Consumer(runners_of(queue)[0], credit=1)
         await consumer.got(1)
         await consumer.ack()
         consumer.unsubscribe()
@@ -74,7 +75,7 @@ async def test_a_clock_that_the_store_contradicts_ends_nothing(
         again = await queue.publish([message(dedup="d"), message(dedup="done")])
         assert again.duplicates == [0, 1]
         await trio.sleep(30)
-        assert queue.stats().ready == 2
+        assert stats_now(queue).ready == 2
         numbers = dispatcher.clock_numbers()
         assert (numbers["doubted"], numbers["suspect_shards"]) == (1, 1)
         assert (numbers["store_ahead_ms"], numbers["system_ahead_ms"]) == (0, skew)
@@ -90,7 +91,7 @@ async def test_one_that_agrees_ends_what_is_over() -> None:
         again = await queue.publish([message(dedup="d")])
         assert again.duplicates == []
         await trio.sleep(1)
-        assert queue.stats().ready == 2
+        assert stats_now(queue).ready == 2
         assert not dispatcher.clock_numbers()["doubted"]
 
 
@@ -107,7 +108,7 @@ async def test_without_a_clock_in_the_store_its_newest_message_is_the_witness(
         assert dispatcher.clock_numbers()["suspect_shards"] == 0
         assert "trusted again" in caplog.text
         await trio.sleep(HOUR / 1000)
-        assert queue.stats().ready == 1
+        assert stats_now(queue).ready == 1
 
 
 async def test_archived_buckets_are_not_dropped_by_a_clock_in_doubt() -> None:
@@ -150,5 +151,5 @@ async def test_what_a_wrong_clock_stamped_is_not_judged_by_that(skew: int) -> No
         again = await queue.publish([message(dedup="d"), message(dedup="done")])
         assert again.duplicates == [0, 1]
         await trio.sleep(30)
-        assert queue.stats().ready == 2
+        assert stats_now(queue).ready == 2
         assert dispatcher.clock_numbers()["suspect_shards"] == 0

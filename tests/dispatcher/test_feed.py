@@ -9,6 +9,7 @@ from pushlane_dispatcher.core.runs import make_runs
 from pushlane_dispatcher.waiter import Waiter
 from tests.dispatcher.rig import TENANT, Consumer, blocked, message, rig
 from tests.dispatcher.subscriber import subscribe
+from tests.running import runners_of, stats_now
 
 # Who may settle
 
@@ -110,7 +111,7 @@ async def test_what_is_sent_again_to_a_client_that_resumed_is_no_turn() -> None:
         await r.queue.publish([message(b"%d" % n, key=f"{n}") for n in range(20)])
         await blocked()
         [part] = [part for part in it.feed._parts if part.held]
-        subscription = r.queue.runners[part.number]._shard.consumers.subscriptions[part.prefix]
+        subscription = runners_of(r.queue)[part.number]._shard.consumers.subscriptions[part.prefix]
         [entry] = subscription.held.values()
         it.feed._shares._first = 1 - part.number
         it.feed.detach(30_000)
@@ -120,4 +121,4 @@ async def test_what_is_sent_again_to_a_client_that_resumed_is_no_turn() -> None:
         while it.receipts:
             assert (await it.ack(it.receipts.pop())).error is None
             await blocked()
-        assert r.queue.stats().acked == 20
+        assert stats_now(r.queue).acked == 20

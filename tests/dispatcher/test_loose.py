@@ -6,17 +6,18 @@ import pytest
 
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.callers.gather import Gather
-from pushlane_dispatcher.callers.loose import Runners, settle_loose
+from pushlane_dispatcher.callers.loose import Ports, settle_loose
 from pushlane_dispatcher.core.act import ACK, Act
 from pushlane_dispatcher.shard import runner as shard_runner
 from tests.dispatcher.rig import blocked, message, rig
 from tests.dispatcher.subscriber import settle, subscribe
+from tests.running import runners_of
 
 
-def at_once(runners: Runners, *receipts: ReceiptRun) -> Gather:
+def at_once(shards: Ports, *receipts: ReceiptRun) -> Gather:
     told: list[Gather] = []
     gather = Gather(1, told.append)
-    settle_loose(runners, ACK, list(receipts), gather, silently=True)
+    settle_loose(shards, ACK, list(receipts), gather, silently=True)
     gather.one_less()
     assert told == [gather]
     return gather
@@ -28,7 +29,7 @@ async def test_each_shard_settles_its_own(older: bool, monkeypatch: pytest.Monke
         monkeypatch.setattr(shard_runner, "mark_prefix", lambda secret, _: secret)
     async with rig(shards=3) as r:
         it = await subscribe(r.dispatcher, session="http:me", credit=30)
-        for runner in r.queue.runners:
+        for runner in runners_of(r.queue):
             await runner.publish([message()] * 3)
         await blocked()
         assert len(it.receipts) == 9
@@ -43,16 +44,16 @@ async def test_each_shard_settles_its_own(older: bool, monkeypatch: pytest.Monke
 async def test_what_nobody_knows_is_lost() -> None:
     async with rig(shards=2) as r:
         receipts = [("nobody", 1, 2), ("nobody~7", 1, 1), ("nobody~1", 4, 5)]
-        assert sorted(at_once(r.queue.runners, *receipts).lost) == sorted(receipts)
+        assert sorted(at_once(runners_of(r.queue), *receipts).lost) == sorted(receipts)
 
 
 async def test_of_a_shard_that_is_down() -> None:
     async with rig(shards=2) as r:
-        gone = r.queue.runners[1]
+        gone = runners_of(r.queue)[1]
         await gone.close()
         receipts = [("p~0", 1, 1), ("p~1", 1, 1)]
-        assert sorted(at_once([r.queue.runners[0], None], *receipts).lost) == receipts
-        found = at_once([r.queue.runners[0], gone], *receipts)
+        assert sorted(at_once([runners_of(r.queue)[0], None], *receipts).lost) == receipts
+        found = at_once([runners_of(r.queue)[0], gone], *receipts)
         assert found.lost == receipts[:1]
         assert found.error is not None
         assert found.error.code == "unavailable"

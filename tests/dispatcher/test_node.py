@@ -12,6 +12,7 @@ from pushlane_dispatcher.node import CannotOpen, QueueConfig, StoreLimits, open_
 from pushlane_dispatcher.port import Message
 from pushlane_storage.sqlite.limits import Limits as SqliteLimits
 from tests.dispatcher.rig import Consumer
+from tests.running import runners_of
 from tools.services.ports import free_port
 
 
@@ -81,7 +82,7 @@ async def test_the_folder_is_free_again_after_an_error(tmp_path: Path) -> None:
 async def test_credit_as_the_limits_have_it() -> None:
     async with open_node("memory:", limits=Limits(credit=20_000)) as dispatcher:
         queue = await dispatcher.open("default", "q", create=True)
-        assert Consumer(queue.runners[0], 20_000).sub.credit == 20_000
+        assert Consumer(runners_of(queue)[0], 20_000).sub.credit == 20_000
 
 
 def test_a_redis_that_is_not_there_keeps_nothing_from_starting() -> None:

@@ -17,11 +17,12 @@ from tests.dispatcher.rig import (
     numbered,
     rig,
 )
+from tests.running import runners_of, stats_now
 
 
 async def test_messages_go_to_their_shards_and_answers_come_back_in_place() -> None:
     async with rig(shards=4) as r:
-        assert len(r.queue.runners) == 4
+        assert len(runners_of(r.queue)) == 4
         messages = [message(b"%d" % n, key=f"k{n % 20}") for n in range(100)]
         publication = await r.queue.publish(messages)
         assert not publication.failed
@@ -32,7 +33,7 @@ async def test_messages_go_to_their_shards_and_answers_come_back_in_place() -> N
             mine = places[n::20]
             assert len({place.shard for place in mine}) == 1
             assert mine == sorted(mine, key=lambda place: place.seq)
-        consumers = [Consumer(runner, acking=True) for runner in r.queue.runners]
+        consumers = [Consumer(runner, acking=True) for runner in runners_of(r.queue)]
         await consumers[0].until(lambda: sum(len(c.bodies) for c in consumers) >= 20)
         await blocked()
         assert sorted(b for c in consumers for b in c.bodies) == sorted(m.body for m in messages)
@@ -41,7 +42,7 @@ async def test_messages_go_to_their_shards_and_answers_come_back_in_place() -> N
 async def test_statistics_and_purges_are_of_all_shards() -> None:
     async with rig(shards=3) as r:
         await r.queue.publish([message(key=f"k{n}") for n in range(30)])
-        stats = r.queue.stats()
+        stats = stats_now(r.queue)
         assert (stats.stored, stats.ready, stats.oldest_at) == (30, 30, message().published_at)
         await r.dispatcher.purge(TENANT, "q")
         stats = await r.dispatcher.stats(TENANT, "q")
@@ -71,7 +72,7 @@ async def test_duplicates_and_failures_keep_their_indexes() -> None:
 async def test_a_shard_that_stops_fails_its_own_messages_only() -> None:
     store = ScriptedStore()
     async with rig(store, shards=2) as r:
-        sick = r.queue.runners[0].key
+        sick = runners_of(r.queue)[0].key
         healthy = store.append
 
         async def append(key: object, *args: object) -> None:
@@ -89,7 +90,7 @@ async def test_a_shard_that_stops_fails_its_own_messages_only() -> None:
         stored = [id for id in publication.ids if id]
         assert stored
         assert {parse_id(id).shard for id in stored} == {1}
-        assert r.queue.runners[0].stopped_by is Stop.UNDECIDED
+        assert runners_of(r.queue)[0].stopped_by is Stop.UNDECIDED
         assert not r.queue.running
         store.append = healthy  # type: ignore[method-assign]
         await r.reopen()
@@ -98,13 +99,13 @@ async def test_a_shard_that_stops_fails_its_own_messages_only() -> None:
 
 async def test_a_publish_to_a_queue_whose_shards_have_stopped_is_answered_too() -> None:
     async with rig(shards=2) as r:
-        await r.queue.runners[0].close()
+        await runners_of(r.queue)[0].close()
         messages = [message(key=f"k{n}") for n in range(20)]
         answers: list[Publication] = []
         r.queue.publish_soon(messages, answers.append)
         await blocked()
         assert 0 < len(answers[0].failed) < 20
-        await r.queue.runners[1].close()
+        await runners_of(r.queue)[1].close()
         r.queue.publish_soon(messages, answers.append)
         assert len(answers[1].failed) == 20
 
@@ -123,7 +124,7 @@ async def test_a_queue_opens_with_all_its_shards_or_not_at_all() -> None:
 async def test_one_of_many_that_can_not_be_opened_is_said() -> None:
     store = ScriptedStore()
     async with rig(store, shards=3) as r:
-        for runner in r.queue.runners:
+        for runner in runners_of(r.queue):
             await runner.close()
         store.script.add("outline", fail(StoreRefused("no")))
         with pytest.raises(Exception, match="could not be opened"):

@@ -24,6 +24,7 @@ from tests.dispatcher.rig import (
     fail,
     message,
 )
+from tests.running import runners_of
 
 
 async def test_a_created_queue_can_be_read() -> None:
@@ -183,7 +184,7 @@ async def test_a_deleted_queue_is_gone_with_its_messages_and_can_be_made_again()
     async with dispatching(store) as dispatcher:
         old = await dispatcher.create(TENANT, "q")
         opened = await dispatcher.open(TENANT, "q")
-        consumer = Consumer(opened.runners[0])
+        consumer = Consumer(runners_of(opened)[0])
         publication = await opened.publish([message()])
         await consumer.got(1)
         await dispatcher.delete(TENANT, "q")
@@ -191,7 +192,7 @@ async def test_a_deleted_queue_is_gone_with_its_messages_and_can_be_made_again()
         with pytest.raises(NotFound):
             await dispatcher.get(TENANT, "q")
         with pytest.raises(Unavailable):
-            opened.runners[0].publish_soon([message()])
+            runners_of(opened)[0].publish_soon([message()])
         new = await dispatcher.create(TENANT, "q")
         assert new.id != old.id
         assert (await dispatcher.stats(TENANT, "q")).stored == 0
@@ -348,7 +349,7 @@ async def test_an_update_reaches_open_shards() -> None:
     async with dispatching() as dispatcher:
         await dispatcher.create(TENANT, "q", QueueConfig(paused=True))
         opened = await dispatcher.open(TENANT, "q")
-        consumer = Consumer(opened.runners[0])
+        consumer = Consumer(runners_of(opened)[0])
         await opened.publish([message()])
         assert consumer.runs == []
         await dispatcher.update(TENANT, "q", QueueConfig())
@@ -360,13 +361,13 @@ async def test_what_dies_in_a_queue_that_others_name_is_kept() -> None:
     async with dispatching() as dispatcher:
         await dispatcher.create(TENANT, "q", QueueConfig(dead_letter="grave"))
         opened = await dispatcher.open(TENANT, "grave", create=True)  # with dead letters of its own
-        assert opened.runners[0]._shard.verdicts.dead_letter == "grave.dead"
+        assert runners_of(opened)[0]._shard.verdicts.dead_letter == "grave.dead"
         await opened.publish([message()])
-        consumer = Consumer(opened.runners[0])
+        consumer = Consumer(runners_of(opened)[0])
         await consumer.got(1)
         await consumer.nack(dead=True)
         dead = await dispatcher.open(TENANT, "grave.dead", create=True)
-        assert await Consumer(dead.runners[0]).got(1) == [b"1"]
+        assert await Consumer(runners_of(dead)[0]).got(1) == [b"1"]
 
 
 async def test_dead_letters_go_where_none_die_again() -> None:

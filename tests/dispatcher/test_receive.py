@@ -15,6 +15,7 @@ from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.message import Message
 from tests.dispatcher.rig import TENANT, Consumer, Gate, Rig, ScriptedStore, blocked, message, rig
 from tests.dispatcher.subscriber import door_of, settle, subscribe
+from tests.running import runners_of, stats_now
 
 LARGE = 1_000_000
 
@@ -43,31 +44,31 @@ async def test_nothing_is_waited_for_where_nothing_is() -> None:
         assert trio.current_time() == before
         assert bodies(found) == []
         await blocked()
-        assert r.queue.stats().subscriptions == 0
+        assert stats_now(r.queue).subscriptions == 0
 
 
 @pytest.mark.parametrize("most", [1, 3, 7, 40])
 async def test_it_gets_what_there_is_of_all_shards_and_no_more_than_it_asked_for(most: int) -> None:
     async with rig(shards=4) as r:
-        await r.queue.runners[1].publish([message(b"%d" % n) for n in range(20)])
-        await r.queue.runners[3].publish([message(b"x")])
+        await runners_of(r.queue)[1].publish([message(b"%d" % n) for n in range(20)])
+        await runners_of(r.queue)[3].publish([message(b"x")])
         found = await receive(r, most)
         before = trio.current_time()
         await found.wait(0, 300)
         assert trio.current_time() == before
-        stats = r.queue.stats()
+        stats = stats_now(r.queue)
         assert stats.reserved == min(most, 21)
         assert len(bodies(found)) == min(most, 21)
         found.begin()
         await blocked()
-        stats = r.queue.stats()
+        stats = stats_now(r.queue)
         assert (stats.leased, stats.reserved) == (min(most, 21), 0)
 
 
 async def test_another_consumer_gets_what_was_ready() -> None:
     """Then it waits for all shards."""
     async with rig(shards=2) as r:
-        one, other = r.queue.runners
+        one, other = runners_of(r.queue)
         consumer = Consumer(one, 100)
         await one.publish([message(b"1"), message(b"2")])
         found = await receive(r, 1)
@@ -142,10 +143,10 @@ async def test_one_of_several_shards_that_stops() -> None:
     """What it gave is lost; what the others gave is not."""
     async with rig(shards=2) as r:
         found = await receive(r)
-        for number, runner in enumerate(r.queue.runners):
+        for number, runner in enumerate(runners_of(r.queue)):
             await runner.publish([message(b"%d" % number)])
         await blocked()
-        await r.queue.runners[0].close()
+        await runners_of(r.queue)[0].close()
         await found.wait(10_000, 300)
         assert bodies(found) == [b"1"]
 
@@ -200,7 +201,7 @@ async def test_who_has_a_receipt_has_the_answer() -> None:
 
 async def test_a_session_may_settle_them_too() -> None:
     async with rig(shards=3) as r:
-        await r.queue.runners[2].publish([message(b"1")])
+        await runners_of(r.queue)[2].publish([message(b"1")])
         found = await receive(r)
         await found.wait(0, 300)
         (taken,) = found.take(LARGE, size_of)
@@ -209,7 +210,7 @@ async def test_a_session_may_settle_them_too() -> None:
         receipt = taken.prefix, taken.n, taken.n
         assert (await session.ack(receipt)).lost == []
         assert (await session.ack(receipt)).duplicate == [receipt]
-        assert r.queue.stats().subscriptions == 3
+        assert stats_now(r.queue).subscriptions == 3
 
 
 @pytest.mark.parametrize("leases", [None, MemoryLeases])
@@ -241,4 +242,4 @@ async def test_no_more_than_a_shard_may_give_to_one(most: int) -> None:
         assert [str(error) for error in errors] == ["credit must be 1 to 100"]
         await r.queue.publish([message(b"%d" % n, key=f"{n}") for n in range(10)])
         await blocked()
-        assert r.queue.stats().subscriptions == 0
+        assert stats_now(r.queue).subscriptions == 0

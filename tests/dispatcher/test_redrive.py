@@ -24,8 +24,8 @@ def letter(body: bytes, cause: str = "rejected", queue: str = "q", at: int = STA
     return msgspec.structs.replace(message(body), dead=dead)
 
 
-async def bury(r: Rig, *letters: Message) -> None:
-    await r.dispatcher.ensure(TENANT, DEAD, QueueConfig(dead_letter=""))
+async def bury(r: Rig, *letters: Message, shards: int = 1) -> None:
+    await r.dispatcher.ensure(TENANT, DEAD, QueueConfig(dead_letter="", shards=shards))
     await r.dispatcher.publish(TENANT, DEAD, list(letters))
 
 
@@ -106,17 +106,24 @@ async def test_which(wanted: dict[str, Any], found: bytes) -> None:
         assert await stored(r, DEAD) == 5 - len(found)
 
 
-async def test_as_fast_as_was_asked_for() -> None:
+def keyed(count: int) -> list[Message]:
+    """Letters for all shards."""
+    return [msgspec.structs.replace(letter(b"%d" % n), dedup=str(n)) for n in range(count)]
+
+
+@pytest.mark.parametrize("shards", [1, 5])
+async def test_as_fast_as_was_asked_for(shards: int) -> None:
     async with rig() as r:
-        await bury(r, *(letter(b"%d" % n) for n in range(30)))
+        await bury(r, *keyed(30), shards=shards)
         before = trio.current_time()
         assert (await redrive(r, rate=10)).count == 30
         assert trio.current_time() - before == pytest.approx(3, abs=0.2)
 
 
-async def test_a_call_ends_when_its_time_is_over_and_the_next_goes_on() -> None:
+@pytest.mark.parametrize("shards", [1, 5])
+async def test_a_call_ends_when_its_time_is_over_and_the_next_goes_on(shards: int) -> None:
     async with rig() as r:
-        await bury(r, *(letter(b"%d" % n) for n in range(30)))
+        await bury(r, *keyed(30), shards=shards)
         count, after, calls = 0, "", 0
         while True:
             done = await redrive(r, after, rate=10, budget_ms=1_000)

@@ -9,6 +9,7 @@ from pushlane.wire.errors import BadRequest
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import TENANT, Consumer, dispatching, memory_store, message
+from tests.running import runners_of, stats_now
 
 KEPT_MS = 60_000
 BOUNDS = Bounds(bucket_ms=1_000, drained_buckets=0)
@@ -41,7 +42,7 @@ async def test_explain_and_stats_tell_it_when_the_rows_are_gone() -> None:
         published = await dispatcher.publish(TENANT, "q", [message(b"1")])
         await trio.sleep(5 * KEPT_MS / 1000)
         queue = await dispatcher.open(TENANT, "q")
-        assert (await store.outline(queue.runners[0].key)).buckets == []
+        assert (await store.outline(runners_of(queue)[0].key)).buckets == []
         (id,) = published.ids
         assert id is not None
         found = await dispatcher.explain(TENANT, "q", id)
@@ -68,11 +69,11 @@ async def test_a_nack_may_not_wait_for_longer_than_messages_are_kept() -> None:
         await dispatcher.create(TENANT, "q", QueueConfig(retention_ms=KEPT_MS))
         await dispatcher.publish(TENANT, "q", [message(b"1")])
         queue = await dispatcher.open(TENANT, "q")
-        (runner,) = queue.runners
+        (runner,) = runners_of(queue)
         consumer = Consumer(runner)
         await consumer.got(1)
         with pytest.raises(BadRequest, match=r"delay_ms is 60001.*retention_ms \(60000\)"):
             await consumer.nack(delay_ms=KEPT_MS + 1)
-        assert queue.stats().leased == 1, "nothing changed"
+        assert stats_now(queue).leased == 1, "nothing changed"
         await consumer.nack(delay_ms=KEPT_MS)
-        assert queue.stats().retrying == 1
+        assert stats_now(queue).retrying == 1

@@ -32,6 +32,7 @@ from tests.dispatcher.rig import (
     settle_as_anybody,
 )
 from tests.dispatcher.shared_store import SharedScriptedStore
+from tests.running import runners_of
 
 GONE = LeaseCacheError("gone")
 
@@ -169,7 +170,7 @@ async def test_a_cache_that_is_back_is_not_overrun() -> None:
     settings = Settings(cache_failures=1, cache_rest_ms=1_000, catch_ups=2)
     async with rig(leases=leases, settings=settings, shards=7, lease_ms=3_600_000) as r:
         leases.script.always["grant"] = fail(GONE)
-        for runner in r.queue.runners:
+        for runner in runners_of(r.queue):
             consumer = Consumer(runner)
             await runner.publish([message(b"1")])
             await consumer.got(1)
@@ -185,7 +186,7 @@ async def test_a_cache_that_is_back_is_not_overrun() -> None:
 
         leases.script.always["grant"] = note
         await trio.sleep(10)
-        names = [cache_name(runner.key) for runner in r.queue.runners]
+        names = [cache_name(runner.key) for runner in runners_of(r.queue)]
         found = [leases.table.claim(name, 1 << 20, START) for name in names]
         assert [len(runs) for runs in found] == [1] * 7
         assert max(Counter(told).values()) == 2
@@ -253,7 +254,7 @@ async def test_a_cache_without_waits_that_is_ahead_is_overwritten_at_the_next_op
         await consumer.until(lambda: consumer.end is not None)
         assert r.runner.stopped_by is Stop.STALE
         queue = await r.dispatcher.open(TENANT, "q")
-        again = Consumer(queue.runners[0])
+        again = Consumer(runners_of(queue)[0])
         await again.got(1)
 
 

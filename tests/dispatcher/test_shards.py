@@ -36,6 +36,7 @@ from tests.dispatcher.rig import (
     numbered,
     rig,
 )
+from tests.running import runners_of, stats_now
 
 
 async def two_in_one_slot(dispatcher: Dispatcher) -> tuple[OpenQueue, OpenQueue]:
@@ -43,7 +44,7 @@ async def two_in_one_slot(dispatcher: Dispatcher) -> tuple[OpenQueue, OpenQueue]
     seen: dict[int, OpenQueue] = {}
     for number in range(1_000):
         queue = await dispatcher.open(TENANT, f"q{number}", create=True)
-        slot = slot_of(queue.runners[0].key)
+        slot = slot_of(runners_of(queue)[0].key)
         if slot in seen:
             return seen[slot], queue
         seen[slot] = queue
@@ -66,7 +67,7 @@ async def test_shards_of_one_slot_share_its_epoch() -> None:
     store = ScriptedStore()
     async with dispatching(store) as dispatcher:
         one, two = await two_in_one_slot(dispatcher)
-        assert one.runners[0].epoch == two.runners[0].epoch == 1
+        assert runners_of(one)[0].epoch == runners_of(two)[0].epoch == 1
         assert not (await one.publish([message()])).failed
         assert not (await two.publish([message()])).failed
         slots = [slot for slot, _ in store.script.called("claim")]
@@ -77,18 +78,18 @@ async def test_a_shard_that_gave_up_leaves_the_others_of_its_slot_alone() -> Non
     store = ScriptedStore()
     async with dispatching(store, settings=Settings(decide_ms=100)) as dispatcher:
         one, two = await two_in_one_slot(dispatcher)
-        consumer = Consumer(two.runners[0])
+        consumer = Consumer(runners_of(two)[0])
         store.script.add("append", hang)
         assert (await one.publish([message()])).failed
         one = await dispatcher.open(TENANT, one.row.name)
-        assert (one.runners[0].epoch, two.runners[0].epoch) == (2, 1)
+        assert (runners_of(one)[0].epoch, runners_of(two)[0].epoch) == (2, 1)
         for queue in (one, two):
             assert queue.running
             assert not (await queue.publish([message()])).failed
         assert await consumer.got(1)
         assert not (await consumer.ack()).lost
-        await one.runners[0].close()
-        assert (await dispatcher.open(TENANT, one.row.name)).runners[0].epoch == 3
+        await runners_of(one)[0].close()
+        assert runners_of(await dispatcher.open(TENANT, one.row.name))[0].epoch == 3
         assert two.running
 
 
@@ -96,14 +97,14 @@ async def test_a_shard_that_was_fenced_takes_the_others_of_its_slot_with_it() ->
     store = ScriptedStore()
     async with dispatching(store) as dispatcher:
         one, two = await two_in_one_slot(dispatcher)
-        consumer = Consumer(two.runners[0])
+        consumer = Consumer(runners_of(two)[0])
         store.script.add("append", fail(Fenced("gone")))
         assert (await one.publish([message()])).failed
         await blocked()
         assert consumer.end == ("unavailable", Stop.FENCED.value)
         two = await dispatcher.open(TENANT, two.row.name)
         one = await dispatcher.open(TENANT, one.row.name)
-        assert one.runners[0].epoch == two.runners[0].epoch == 2, "one claim for both"
+        assert runners_of(one)[0].epoch == runners_of(two)[0].epoch == 2, "one claim for both"
 
 
 async def test_everybody_waits_for_the_same_opening_and_who_gives_up_stops_nothing() -> None:
@@ -200,7 +201,7 @@ async def test_a_failed_read_costs_no_epoch() -> None:
         store.script.add("outline", fail(StoreUnknown("?")))
         with pytest.raises(Unavailable):
             await dispatcher.open(TENANT, "q")
-        assert (await dispatcher.open(TENANT, "q")).runners[0].epoch == 1
+        assert runners_of(await dispatcher.open(TENANT, "q"))[0].epoch == 1
 
 
 async def test_an_unknown_seal_is_written_again() -> None:
@@ -220,7 +221,7 @@ async def test_an_undecided_seal_uses_its_epoch_up() -> None:
         store.script.add("write_seal", hang)
         with pytest.raises(Unavailable):
             await dispatcher.open(TENANT, "q")
-        assert (await dispatcher.open(TENANT, "q")).runners[0].epoch == 2
+        assert runners_of(await dispatcher.open(TENANT, "q"))[0].epoch == 2
 
 
 async def test_an_opening_that_is_fenced_claims_again_but_not_for_ever() -> None:
@@ -228,8 +229,8 @@ async def test_an_opening_that_is_fenced_claims_again_but_not_for_ever() -> None
     async with dispatching(store) as dispatcher:
         await dispatcher.create(TENANT, "q")
         store.script.add("write_seal", fail(Fenced("gone")), fail(Fenced("gone")))
-        assert (await dispatcher.open(TENANT, "q")).runners[0].epoch == 3
-        await (await dispatcher.open(TENANT, "q")).runners[0].close()
+        assert runners_of(await dispatcher.open(TENANT, "q"))[0].epoch == 3
+        await runners_of(await dispatcher.open(TENANT, "q"))[0].close()
         store.script.always["write_seal"] = fail(Fenced("gone"))
         with pytest.raises(Unavailable):
             await dispatcher.open(TENANT, "q")
@@ -264,7 +265,7 @@ async def test_who_waits_for_a_slot_keeps_nobody_from_opening_another(
         await blocked()
         assert len(store.script.called("claim")) == 5
         began = trio.current_time()
-        assert (await dispatcher.open(TENANT, free)).runners[0].running
+        assert runners_of(await dispatcher.open(TENANT, free))[0].running
         assert trio.current_time() == began
         nursery.cancel_scope.cancel()
 
@@ -284,18 +285,18 @@ async def test_a_slot_that_is_lost_during_an_opening_is_claimed_again(name: str)
     store = ScriptedStore()
     async with dispatching(store) as dispatcher:
         one, two = await two_in_one_slot(dispatcher)
-        await two.runners[0].close()
+        await runners_of(two)[0].close()
         gate = Gate()
         store.script.add(name, gate)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(dispatcher.open, TENANT, two.row.name)
             await gate.entered.wait()
-            one.runners[0]._engine.stop(Stop.FENCED)
+            runners_of(one)[0]._engine.stop(Stop.FENCED)
             await blocked()
             gate.released.set()
         one = await dispatcher.open(TENANT, one.row.name)
         two = await dispatcher.open(TENANT, two.row.name)
-        assert one.runners[0].epoch == two.runners[0].epoch == 3
+        assert runners_of(one)[0].epoch == runners_of(two)[0].epoch == 3
 
 
 async def test_what_nobody_uses_is_closed_and_opens_again() -> None:
@@ -315,12 +316,12 @@ async def test_what_nobody_uses_is_closed_and_opens_again() -> None:
 async def test_an_idle_shard_is_closed_beside_a_busy_one_of_its_slot() -> None:
     async with dispatching(settings=Settings(idle_ms=60_000)) as dispatcher:
         one, two = await two_in_one_slot(dispatcher)
-        consumer = Consumer(one.runners[0])
+        consumer = Consumer(runners_of(one)[0])
         await trio.sleep(120)
         assert dispatcher.open_shards == 1
         assert (one.running, two.running) == (True, False)
         two = await dispatcher.open(TENANT, two.row.name)
-        assert (one.runners[0].epoch, two.runners[0].epoch) == (1, 2)
+        assert (runners_of(one)[0].epoch, runners_of(two)[0].epoch) == (1, 2)
         assert not (await one.publish([message()])).failed
         assert not (await two.publish([message()])).failed
         assert await consumer.got(1)
@@ -344,7 +345,7 @@ async def test_a_shard_with_messages_that_wait_to_leave_is_not_idle() -> None:
 async def test_idle_shards_make_room_whoever_shares_their_slots() -> None:
     async with dispatching(settings=Settings(open_shards=4)) as dispatcher:
         one, two = await two_in_one_slot_of(dispatcher)
-        Consumer(one.runners[0])
+        Consumer(runners_of(one)[0])
         await trio.sleep(1)
         for name in ("a", "b", "c"):
             await dispatcher.open(TENANT, name, create=True)
@@ -361,8 +362,8 @@ async def test_too_many_shards_push_out_an_idle_one_or_are_refused() -> None:
         await trio.sleep(1)
         c = await dispatcher.open(TENANT, "c", create=True)
         assert [queue.running for queue in (a, b, c)] == [False, True, True]
-        Consumer(b.runners[0])
-        Consumer(c.runners[0])
+        Consumer(runners_of(b)[0])
+        Consumer(runners_of(c)[0])
         with pytest.raises(Throttled, match="too many open queues"):
             await dispatcher.open(TENANT, "a")
 
@@ -399,7 +400,7 @@ async def test_who_asks_while_it_closes_gets_the_next_one() -> None:
             gate.released.set()
         assert r.runner.running
         assert r.runner.epoch == 2
-        assert r.queue.stats().stored == 1
+        assert stats_now(r.queue).stored == 1
 
 
 async def test_recovery_reads_many_buckets_a_few_at_a_time() -> None:

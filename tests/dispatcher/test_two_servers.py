@@ -31,6 +31,7 @@ from pushlane_storage.seal import Outline
 from pushlane_storage.slot import slot_of
 from tests.dispatcher.rig import TENANT, Consumer, message, mock_clock
 from tests.held import held, let_go
+from tests.running import runners_of, stats_now
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 
 CONFIG = QueueConfig(shards=3)
@@ -138,7 +139,7 @@ async def test_a_queue_that_another_server_has_is_deleted_with_it(
 ) -> None:
     row = await a.dispatcher.create(TENANT, "q", CONFIG)
     queue = await a.dispatcher.open(TENANT, "q")
-    consumers = [Consumer(runner, credit=1) for runner in queue.runners]
+    consumers = [Consumer(runner, credit=1) for runner in runners_of(queue)]
     assert await a.publish(b"1", b"2", b"3")
     await trio.sleep(0.3)
     with trio.fail_after(Settings().row_ms / 1000 + 0.3):
@@ -162,7 +163,7 @@ async def test_a_deletion_takes_no_slot_from_other_queues(a: Server, b: Server) 
         await b.dispatcher.delete(TENANT, going.row.name)
     assert not await confirmed(going)
     assert await confirmed(staying)
-    assert staying.runners[0].epoch == 1
+    assert runners_of(staying)[0].epoch == 1
     assert (await b.dispatcher.create(TENANT, going.row.name)).id != going.row.id
     assert not await confirmed(going)
 
@@ -198,8 +199,8 @@ async def test_both_may_delete_what_both_have(a: Server, b: Server) -> None:
 async def test_a_server_that_has_only_the_slot_hears_of_a_deletion(a: Server, b: Server) -> None:
     """It would not look at the queue: it serves others there. It is found among what is due."""
     going, staying = await two_in_one_slot(a)
-    Consumer(staying.runners[0])
-    await going.runners[0].close()
+    Consumer(runners_of(staying)[0])
+    await runners_of(going)[0].close()
     with pytest.raises(Unavailable, match="which goes on: server alpha has not closed it"):
         await b.dispatcher.delete(TENANT, going.row.name)
     with pytest.raises(Unavailable, match="being deleted"):
@@ -216,7 +217,7 @@ async def test_time_proves_nothing_of_who_does_not_hear_of_a_deletion(
     a: Server, b: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = await a.dispatcher.open(TENANT, "q", create=True)
-    Consumer(queue.runners[0])
+    Consumer(runners_of(queue)[0])
     with monkeypatch.context() as deaf:
         deaf.setattr(a.dispatcher, "_compare_row", nothing)
         deaf.setattr(a.dispatcher, "_open_due", nothing)
@@ -321,7 +322,7 @@ async def test_a_server_that_was_frozen_confirms_nothing_for_a_queue_that_was_de
     assert await a.publish(b"7")
     queue = await a.dispatcher.open(TENANT, "q")
     assert queue.row.id == row.id
-    assert sorted(await Consumer(queue.runners[0]).got(2)) == [b"5", b"7"]
+    assert sorted(await Consumer(runners_of(queue)[0]).got(2)) == [b"5", b"7"]
 
 
 async def test_a_row_is_read_again_after_a_claim(
@@ -348,7 +349,7 @@ async def test_a_row_that_is_another_queue_s_by_now_stops_what_is_open(
 ) -> None:
     """Nobody may do that; somebody who edits rows by hand may all the same."""
     queue = await a.dispatcher.open(TENANT, "q", create=True)
-    consumer = Consumer(queue.runners[0])
+    consumer = Consumer(runners_of(queue)[0])
     change = Change(QUEUES, (TENANT, "q"), {"id": queue.row.id}, {"id": "another"})
     assert await ModelRing(tables).change(change)
     with trio.fail_after(Settings().row_ms / 1000 + 0.1):
@@ -363,7 +364,7 @@ async def test_a_row_that_was_changed_elsewhere_is_taken_up(a: Server, b: Server
     await trio.sleep(Settings().row_ms / 1000 + 0.1)
     assert queue.running
     assert queue.row == row
-    assert queue.runners[0]._shard.config.lease_ms == 5_000
+    assert runners_of(queue)[0]._shard.config.lease_ms == 5_000
 
 
 async def test_rows_of_all_open_queues_are_compared_in_each_round(
@@ -372,7 +373,7 @@ async def test_rows_of_all_open_queues_are_compared_in_each_round(
     settings = Settings(row_reads=2)
     async with server(tables, "alpha", settings) as a:
         for number in range(5):
-            Consumer((await a.dispatcher.open(TENANT, f"q{number}", create=True)).runners[0])
+            Consumer(runners_of(await a.dispatcher.open(TENANT, f"q{number}", create=True))[0])
         read, busy, most = a.dispatcher._queues.read, 0, 0
         reads: dict[str, list[float]] = {}
 
@@ -504,7 +505,7 @@ async def test_all_shards_of_a_queue_are_idle_or_none(a: Server) -> None:
     await a.dispatcher.create(TENANT, "q", CONFIG)
     queue = await a.dispatcher.open(TENANT, "q")
     for _ in range(20):
-        await queue.runners[1].publish([message(b"1")])
+        await runners_of(queue)[1].publish([message(b"1")])
         await trio.sleep(Settings().shared_idle_ms / 5_000)
     assert queue.running
     await trio.sleep(Settings().shared_idle_ms / 1000 * 2)
@@ -516,7 +517,7 @@ async def test_a_new_owner_writes_the_note_that_it_found(a: Server, b: Server) -
     assert await a.publish(b"1")
     await trio.sleep(Settings().shared_idle_ms / 1000 * 2)
     before = (await a.store.outline(ShardKey(row.id, 0))).note
-    runner = (await b.dispatcher.open(TENANT, "q")).runners[0]
+    runner = runners_of(await b.dispatcher.open(TENANT, "q"))[0]
     await trio.sleep(1)
     after = (await b.store.outline(runner.key)).note
     assert before is not None
@@ -526,7 +527,7 @@ async def test_a_new_owner_writes_the_note_that_it_found(a: Server, b: Server) -
 
 async def test_a_queue_with_a_consumer_is_not_idle(a: Server, b: Server) -> None:
     queue = await a.dispatcher.open(TENANT, "q", create=True)
-    consumer = Consumer(queue.runners[0])
+    consumer = Consumer(runners_of(queue)[0])
     await trio.sleep(Settings().shared_idle_ms / 1000 * 3)
     assert not await b.publish(b"1")
     assert await a.publish(b"1")
@@ -566,7 +567,7 @@ async def test_dead_letters_arrive_though_another_server_has_looked_for_them(
     a: Server, b: Server
 ) -> None:
     queue = await a.dispatcher.open(TENANT, "q", create=True)
-    consumer = Consumer(queue.runners[0])
+    consumer = Consumer(runners_of(queue)[0])
     assert await a.publish(b"1")
     await consumer.got(1)
     await b.dispatcher.ensure(TENANT, "q.dead", QueueConfig(dead_letter=""))
@@ -574,20 +575,20 @@ async def test_dead_letters_arrive_though_another_server_has_looked_for_them(
     await consumer.nack(dead=True)
     await trio.sleep(0.1)
     assert (await b.dispatcher.stats(TENANT, "q.dead")).stored == 1
-    assert queue.stats().leaving == 0
+    assert stats_now(queue).leaving == 0
 
 
 async def test_messages_that_can_not_leave_keep_no_other_server_out(a: Server, b: Server) -> None:
     """Their queue is the other server's, and that one needs theirs: nobody may hold on to it."""
     queue = await a.dispatcher.open(TENANT, "q", create=True)
-    consumer = Consumer(queue.runners[0])
+    consumer = Consumer(runners_of(queue)[0])
     assert await a.publish(b"1", b"2")
     await consumer.got(2)
     await b.dispatcher.ensure(TENANT, "q.dead", QueueConfig(dead_letter=""))
-    letters = Consumer((await b.dispatcher.open(TENANT, "q.dead")).runners[0])
+    letters = Consumer(runners_of(await b.dispatcher.open(TENANT, "q.dead"))[0])
     await consumer.nack(dead=True)
     with trio.fail_after(60):
-        while queue.stats().stuck < 2:  # noqa: ASYNC110
+        while stats_now(queue).stuck < 2:  # noqa: ASYNC110
             await trio.sleep(1)
     consumer.leave()
     await trio.sleep(Settings().shared_idle_ms / 1000 * 3)
@@ -617,13 +618,13 @@ async def test_what_is_redriven_to_a_queue_of_another_server_comes_back(tables: 
     """It asks there: nothing was sent, so it need not wait for an outcome."""
     async with server(tables, "one") as one, server(tables, "two") as two:
         assert await one.publish(b"theirs")
-        for runner in (await one.dispatcher.open(TENANT, "q")).runners:
+        for runner in runners_of(await one.dispatcher.open(TENANT, "q")):
             Consumer(runner)  # it stays there
         await two.dispatcher.create(TENANT, "mine", QueueConfig())
         await two.dispatcher.publish(TENANT, "mine", [message(b"1")])
         wanted = Redrive(max=10, budget_ms=1_000, to="q")
         assert (await two.dispatcher.redrive(TENANT, "mine", wanted)).count == 1
-        consumer = Consumer((await two.dispatcher.open(TENANT, "mine")).runners[0])
+        consumer = Consumer(runners_of(await two.dispatcher.open(TENANT, "mine"))[0])
         await trio.sleep(30)
         assert (await two.dispatcher.stats(TENANT, "mine")).leaving == 1
         with trio.fail_after(90):
@@ -632,8 +633,8 @@ async def test_what_is_redriven_to_a_queue_of_another_server_comes_back(tables: 
 
 async def test_who_deletes_may_die_before_the_others_are_called(a: Server, b: Server) -> None:
     going, staying = await two_in_one_slot(a)
-    Consumer(staying.runners[0])
-    await going.runners[0].close()
+    Consumer(runners_of(staying)[0])
+    await runners_of(going)[0].close()
     marked: Any = b.store.catalog
     await marked._queues.mark_deleting(going.row)
     with pytest.raises(Unavailable, match="server alpha has not closed it"):

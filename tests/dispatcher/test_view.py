@@ -32,6 +32,7 @@ from tests.dispatcher.rig import (
     message,
     rig,
 )
+from tests.running import runners_of
 
 BOUNDS = Bounds(bucket_messages=4, segment_messages=2)
 HOUR = 3_600_000
@@ -53,7 +54,7 @@ async def fill(dispatcher: Dispatcher) -> list[str]:
         assert publication.ids[0] is not None
         ids.append(publication.ids[0])
         await trio.sleep(0.01)
-    for runner in queue.runners:
+    for runner in runners_of(queue):
         consumer = Consumer(runner, credit=5)
         await consumer.got(5)
         await consumer.ack(*consumer.runs[:1])
@@ -97,6 +98,28 @@ async def test_it_says_what_its_next_owner_says() -> None:
         assert stats.oldest_at is not None
         assert [(await dispatcher.explain(TENANT, "q", id)).state for id in ids] == states
         assert set(states) == {"acked", "delayed", "ready", "retrying"}
+
+
+async def test_a_shard_that_is_open_here_answers_itself() -> None:
+    store = memory_store()
+    async with dispatching(store, bounds=BOUNDS) as dispatcher:
+        ids = await fill(dispatcher)
+    async with dispatching(store, bounds=BOUNDS) as dispatcher:
+        seen = await described(dispatcher, ids)
+        row = await dispatcher.get(TENANT, "q")
+        runner = await dispatcher._shards.open(row, 1)
+        assert await described(dispatcher, ids) == seen
+        before = (await dispatcher.stats(TENANT, "q")).stored
+        ticket = await runner.publish([message(b"new")])
+        assert (await dispatcher.stats(TENANT, "q")).stored == before + 1
+        id = make_id(*runner.key, 4, ticket.seqs[0])
+        found = await dispatcher.explain(TENANT, "q", id)
+        assert (found.state, found.why) == ("ready", "no consumer")
+        assert dispatcher.open_shards == 1
+        await runner.close()
+        found = await dispatcher.explain(TENANT, "q", id)
+        assert (found.state, found.why) == ("ready", "no consumer on this server")
+        assert dispatcher.open_shards == 0
 
 
 async def test_what_waits_says_so() -> None:
@@ -169,7 +192,7 @@ async def stuck(dispatcher: Dispatcher) -> str:
     await dispatcher.create(TENANT, "q")
     queue = await dispatcher.open(TENANT, "q")
     publication = await queue.publish([message(b"1")])
-    consumer = Consumer(queue.runners[0])
+    consumer = Consumer(runners_of(queue)[0])
     await consumer.got(1)
     await consumer.nack(dead=True)
     assert publication.ids[0] is not None
@@ -217,7 +240,7 @@ async def test_a_look_that_fails_at_its_second_shard_leaves_nothing_of_the_first
         await dispatcher.create(TENANT, "q.dead", QueueConfig(dead_letter="", max_messages=1))
         await dispatcher.publish(TENANT, "q.dead", [message(b"full")])
         await dispatcher.create(TENANT, "q", QueueConfig(shards=2))
-        runner = (await dispatcher.open(TENANT, "q")).runners[0]
+        runner = runners_of(await dispatcher.open(TENANT, "q"))[0]
         await runner.publish([message(b"1")])
         consumer = Consumer(runner)
         await consumer.got(1)

@@ -10,6 +10,7 @@ from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_leases.memory import MemoryLeases
 from tests.dispatcher.rig import TENANT, Gate, ScriptedStore, blocked, message, numbered, rig
+from tests.running import runners_of
 
 CACHED = pytest.mark.parametrize("cached", [False, True])
 
@@ -333,4 +334,4 @@ async def test_calls_on_a_stopped_shard_are_unavailable() -> None:
                 call()
         await blocked()
         assert r.dispatcher.open_shards == 0
-        assert (await r.dispatcher.open(TENANT, "q")).runners[0].epoch > r.runner.epoch
+        assert runners_of(await r.dispatcher.open(TENANT, "q"))[0].epoch > r.runner.epoch

@@ -12,6 +12,7 @@ from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard.engine import Engine
 from pushlane_storage.bucket import ShardKey
 from tests.dispatcher.rig import TENANT, Consumer, dispatching, message
+from tests.running import runners_of
 
 SETTINGS = Settings(open_shards=20, windows_bytes=200_000)
 BOUNDS = Bounds(window_bytes=50_000, segment_messages=5)
@@ -36,7 +37,7 @@ async def test_they_keep_to_it_and_others_are_served() -> None:
         used = dispatcher.window_numbers()["bytes"]
         assert 100_000 <= used <= 200_000 + 15 * (SIZE + 500)
         for queue in reversed(queues):  # those that came last have little in memory
-            consumer = Consumer(queue.runners[0], credit=10, acking=True)
+            consumer = Consumer(runners_of(queue)[0], credit=10, acking=True)
             assert len(await consumer.got(100)) == 100
         await trio.sleep(1)
         assert dispatcher.window_numbers()["bytes"] == 0
@@ -71,5 +72,5 @@ async def test_only_those_that_had_little_are_woken(monkeypatch: pytest.MonkeyPa
         await dispatcher.delete(TENANT, "q0")
         woken.clear()
         await trio.sleep(1)
-        assert large[2].runners[0].key in woken
-        assert not {queue.runners[0].key for queue in small} & set(woken)
+        assert runners_of(large[2])[0].key in woken
+        assert not {runners_of(queue)[0].key for queue in small} & set(woken)

@@ -28,6 +28,7 @@ from tests.powerloss.clients import Book, Consumer, publish
 from tests.powerloss.log import Created
 from tests.powerloss.witness import Witness
 from tests.powerloss.workload import BOUNDS, QUEUES, START, TENANT, queue_set, real_sleep
+from tests.running import runners_of
 
 QUEUE = "once"
 CONFIG = msgspec.structs.replace(QUEUES["fast"], shards=1)
@@ -69,10 +70,10 @@ class Scene:
         return [getattr(answer, "result", "") for answer in self.answers]
 
     async def buckets(self) -> int:
-        return len((await self.store.outline(self.queue.runners[0].key)).buckets)
+        return len((await self.store.outline(runners_of(self.queue)[0].key)).buckets)
 
     async def play(self, control: Control, used: Callable[[], int]) -> None:
-        consumer = Consumer(self.book, self.queue.runners[0], QUEUE, "s", 2 * HELD, 600_000)
+        consumer = Consumer(self.book, runners_of(self.queue)[0], QUEUE, "s", 2 * HELD, 600_000)
         assert await self.publish(HELD) == ["ok"] * HELD
         await until(lambda: len(consumer.held) == HELD)
         full = await self.buckets()

@@ -18,6 +18,7 @@ from pushlane_storage.damage import Damage
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import Consumer
+from tests.running import runners_of, stats_now
 from tests.storage.backends import fast_folder
 from tests.storage.sqlite.tools import Opened, until
 
@@ -74,10 +75,10 @@ async def test_a_damaged_segment_is_set_aside_dies_and_the_shard_goes_on(opened:
     told: list[Damage] = []
     async with serving(opened, told.append) as dispatcher:
         queue = await dispatcher.open(TENANT, "q")
-        consumer = Consumer(queue.runners[0], acking=True)
-        await until(lambda: queue.stats().stored == 0)
+        consumer = Consumer(runners_of(queue)[0], acking=True)
+        await until(lambda: stats_now(queue).stored == 0)
         assert consumer.bodies == [b"%d" % n for n in (0, 1, 2, 6, 7, 8, 9, 10, 11)]
-        assert (queue.stats().acked, queue.stats().dead) == (9, 3)
+        assert (stats_now(queue).acked, stats_now(queue).dead) == (9, 3)
         assert [damage.count for damage in told] == [3]
         assert not (await queue.publish(messages(3, 12))).failed
         await consumer.got(12)
@@ -93,11 +94,11 @@ async def test_a_bucket_whose_row_is_harmed_is_served_to_its_end(
         for first in range(0, 12, 3):
             await queue.publish(messages(3, first))
         opened.sql(BUCKETS)
-        consumer = Consumer(queue.runners[0], acking=True)
+        consumer = Consumer(runners_of(queue)[0], acking=True)
         await consumer.got(12)
         assert not (await queue.publish(messages(9, 12))).failed
         await consumer.got(21)
-        await until(lambda: queue.stats().stored == 0)
+        await until(lambda: stats_now(queue).stored == 0)
         assert queue.running
     assert "a bucket stays as it is" in caplog.text
     assert not opened.faults

@@ -171,15 +171,16 @@ async def test_looks_at_closed_queues_leave_places_for_others(
             assert (await r.ask(service, "POST", "/v1/queues", {"name": name})).status == 201
         gate, looks = trio.Event(), []
 
-        async def slow(context: Any, row: Any) -> Any:
+        async def slow(context: Any, row: Any, number: int) -> Any:
             looks.append(row.name)
             if row.name == "big":
                 await gate.wait()
-            return await read_view(context, row)
+            return await read_view(context, row, number)
 
-        monkeypatch.setattr("pushlane_dispatcher.dispatcher.read_view", slow)
+        monkeypatch.setattr("pushlane_dispatcher.browsing.view.read_view", slow)
         statuses: list[int] = []
-        targets = "/stats", "/messages/nothing/explain"
+        row = await r.server.dispatcher.get("default", "big")
+        targets = "/stats", f"/messages/{row.id}-0-4-0/explain"
 
         async def look(target: str) -> None:
             statuses.append((await r.ask(page, "GET", "/v1/queues/big" + target)).status)

@@ -48,6 +48,7 @@ from tests.powerloss.workload import (
     TENANT,
     unanswered,
 )
+from tests.running import runners_of, stats_now
 
 LIMITS = Limits(reserve_bytes=0, readers=1)
 FIRST_OP = 1_000_000_000
@@ -174,7 +175,7 @@ class Judge:
             if "work" in queues:
                 self._repeat(book, queues["work"])
             for name, queue in queues.items():
-                for runner in queue.runners:
+                for runner in runners_of(queue):
                     Consumer(book, runner, name, f"judge-{name}", 1_000, 60_000)
             with trio.move_on_after(SETTLE_S):
                 while not all(map(_idle, queues.values())):  # noqa: ASYNC110  (nobody tells us)
@@ -214,7 +215,7 @@ class Judge:
 
 def _idle(queue: OpenQueue) -> bool:
     """Nothing is on its way, and everything that can be granted is."""
-    stats = queue.stats()
+    stats = stats_now(queue)
     held = stats.reserved + stats.leased + stats.delayed + stats.retrying + stats.blocked
     return not stats.pending and not stats.leaving and held == stats.stored
 

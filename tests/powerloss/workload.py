@@ -51,6 +51,7 @@ from tests.powerloss.log import (
 )
 from tests.powerloss.witness import Witness, identity
 from tests.redriving import first_in_line
+from tests.running import runners_of
 
 START = 1_700_000_000_000
 TENANT = "default"
@@ -138,7 +139,7 @@ class Run:
     def _attach(
         self, name: str, credit: int, explicit: bool = False, ack_none: bool = False
     ) -> None:
-        for runner in self.queues[name].runners:
+        for runner in runners_of(self.queues[name]):
             session = f"s{self.life}.{len(self.consumers)}"
             self.consumers.append(
                 Consumer(
@@ -165,7 +166,7 @@ class Run:
 
     def _redrive(self) -> None:
         now = self.dispatcher.clock.now()
-        for runner in self.queues["work.dead"].runners:
+        for runner in runners_of(self.queues["work.dead"]):
             wanted = first_in_line(runner._shard, 3, "work", now)
             for lane, targets in wanted.items():
                 runner.redrive(lane, targets)
@@ -205,7 +206,7 @@ class Run:
 
     def _purge(self, queue: str) -> None:
         self.book.record(history.Allow(self.book.wall(), queue, "purged"))
-        for runner in self.queues[queue].runners:
+        for runner in runners_of(self.queues[queue]):
             runner.purge()
 
     async def temporary(self, mark: Callable[[Mark], None], name: str) -> None:

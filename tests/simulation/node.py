@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane_dispatcher.clock import Clock
@@ -42,7 +42,7 @@ from pushlane_dispatcher.core.overflow import Use
 from pushlane_dispatcher.core.shard import Moment, Setup, Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.queues.route import shard_of
-from pushlane_dispatcher.queues.shares import Shares
+from pushlane_dispatcher.shard.shares import Shares
 from pushlane_history import event as history
 from pushlane_leases.interface import LeaseRun, StaleEpoch
 from pushlane_storage.bucket import CONTROL, ShardKey
@@ -112,6 +112,7 @@ class Runner:
         self.key = ShardKey(node.cluster.queue_ids[queue], number)
         self.closed = False
         """Its queue was deleted."""
+        self.shares: Shares | None = None
         self.incoming: list[tuple[Carried, list[int]]] = []
         """Messages on their way from other queues."""
         self.chores: list[Mark | Drop | DropPurges | WriteNote] = []
@@ -128,10 +129,11 @@ class Runner:
 
     def take(self, messages: list[Message], lanes: list[int] | None, token: object) -> None:
         """Publish, with the room that the queue's limits leave to this shard."""
-        shares = self.node.shares[self.queue]
-        shares.before(self.key.shard, messages)
+        if self.shares is not None:
+            self.shares.before(self.key.shard, messages)
         ticket = self.shard.publish(messages, self.node.now, lanes, token)
-        shares.after()
+        if self.shares is not None:
+            self.shares.after()
         if any(error.code == "queue_full" for error in ticket.failed.values()):
             self._full(len(messages))
         self.turn()
@@ -546,8 +548,9 @@ class Node:
         count = self.cluster.configs[queue].shards
         runners = self.runners[queue] = [Runner(self, queue, number) for number in range(count)]
         config, most = self.cluster.configs[queue], self.cluster.bounds.max_limit
-        self.shares[queue] = Shares(cast(Any, runners), config, most)
+        self.shares[queue] = Shares(config, most)
         for runner in runners:
+            self.shares[queue].join(runner.key.shard, runner)
             runner.wake()
 
     def configure(self, queue: str) -> None:

@@ -27,7 +27,7 @@ from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.notes import Notes
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
-from pushlane_dispatcher.queues.shares import ALWAYS, FAR, Range, Shares
+from pushlane_dispatcher.shard.shares import ALWAYS, FAR, Range, Shares
 from pushlane_storage import seal
 from pushlane_storage.bucket import Bucket
 from pushlane_storage.cassandra.schedule import Schedule

@@ -11,11 +11,9 @@ from collections.abc import Iterable
 import msgspec
 
 from pushlane.wire.errors import BadRequest
-from pushlane_dispatcher.clock import Clock
+from pushlane_dispatcher.browsing.question import DropBuckets
 from pushlane_dispatcher.queues.open_queue import OpenQueue
-from pushlane_storage.bucket import BucketKey, ShardKey
-from pushlane_storage.dropping import drop_buckets
-from pushlane_storage.interface import Store
+from pushlane_storage.bucket import BucketKey
 
 MOST = 1_000
 """Buckets that one call drops."""
@@ -47,20 +45,17 @@ class Dropped(msgspec.Struct):
     kept: list[KeptBucket]
 
 
-async def drop_archived(
-    store: Store, queue: OpenQueue, names: Iterable[BucketName], clock: Clock
-) -> Dropped:
+async def drop_archived(queue: OpenQueue, names: Iterable[BucketName]) -> Dropped:
     """Of one open queue."""
-    found = Dropped([], [])
     shards: dict[int, list[BucketName]] = {}
     for name in names:
+        if not 0 <= name.shard < len(queue.shards):
+            raise BadRequest(f"queue {queue.row.name} has no shard {name.shard}")
         shards.setdefault(name.shard, []).append(name)
+    found = Dropped([], [])
     for number, wanted in shards.items():
-        if not 0 <= number < len(queue.runners):
-            raise BadRequest(f"queue {queue.row.name} has no shard {number}")
-        shard, wall = ShardKey(queue.row.id, number), None if clock.doubted else clock.wall()
-        keys = [name.key for name in wanted]
-        kept = await drop_buckets(store, shard, keys, queue.row.config, wall)
-        found.kept += [KeptBucket(number, *key, reason) for key, reason in kept.items()]
+        answer = await queue.shards[number].ask(DropBuckets([name.key for name in wanted]))
+        kept = {key: KeptBucket(number, *key, reason) for key, reason in answer}
+        found.kept += kept.values()
         found.dropped += [name for name in wanted if name.key not in kept]
     return found

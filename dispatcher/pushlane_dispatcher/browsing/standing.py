@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from pushlane_dispatcher.browsing.all_shards import Lookable, add_up, ask_each
+from pushlane_dispatcher.browsing.question import GetStats
 from pushlane_dispatcher.core.explain import Stats
-from pushlane_dispatcher.queues.open_queue import OpenQueue
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -20,10 +21,10 @@ class Standing(msgspec.Struct, frozen=True):
     as_of: int
 
 
-def standing_of(queue: OpenQueue, wall: int) -> Standing:
-    """Of a queue that is open here. A consumer has a subscription in each shard."""
-    stats = queue.stats()
-    consumers = max(runner.stats().subscriptions for runner in queue.runners)
+async def standing_of(queue: Lookable, wall: int) -> Standing:
+    """Of a queue that is open. A consumer has a subscription in each shard."""
+    parts = await ask_each(queue.shards, lambda shard: shard.ask(GetStats()))
+    stats, consumers = add_up(parts), max(part.subscriptions for part in parts)
     return Standing(stats.stored, stats.reserved + stats.leased, stats.oldest_at, consumers, wall)
 
 

@@ -29,7 +29,7 @@ from pushlane_dispatcher.core.shared_credit import SharedCredit
 from pushlane_dispatcher.core.subscription import REQUEST
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.queues.queues import Elsewhere
-from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_dispatcher.waiter import Waiter
 
 if TYPE_CHECKING:
@@ -119,13 +119,13 @@ class Feed:
         """The subscriber's connection is lost."""
         self._credit = 1 if spec.ack_none else spec.credit
         self._paused = False
-        self.shared = len(queue.runners) > 1 and not spec.ack_none
+        self.shared = len(queue.shards) > 1 and not spec.ack_none
         """The shards share its credit."""
-        self._shares = SharedCredit(spec.credit, int(dispatcher.chance() * len(queue.runners)))
+        self._shares = SharedCredit(spec.credit, int(dispatcher.chance() * len(queue.shards)))
         self._reattaching = False
         self._dealing = True
         """Shares are being dealt out, or it is not answered yet: what shards say changes none."""
-        self._parts = [Part(self, number, shard) for number, shard in enumerate(queue.runners)]
+        self._parts = [Part(self, number, shard) for number, shard in enumerate(queue.shards)]
 
     def attach(self, answer: Callable[[Feed | None, PushlaneError | None], None]) -> None:
         """To all shards, or to none: then it answers why."""
@@ -387,7 +387,7 @@ class Feed:
             for part in self._parts:
                 if not part.up:
                     self._shares.hungry(part.number, False)
-                    await self._attach_again(part, queue.runners[part.number])
+                    await self._attach_again(part, queue.shards[part.number])
         except NotFound:
             if self._wanted:
                 self._over("not_found", DELETED)
@@ -400,7 +400,7 @@ class Feed:
         self._rebalance()
         return True
 
-    async def _attach_again(self, part: Part, shard: ShardRunner) -> None:
+    async def _attach_again(self, part: Part, shard: ShardPort) -> None:
         waiter: Waiter[None] = Waiter()
         part.attach(shard, self._first_credit, partial(waiter, None))
         await waiter.wait()

@@ -15,14 +15,14 @@ from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.subscription import ANYBODY
 from pushlane_dispatcher.queues.route import marked_shard
-from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.port import ShardPort
 
-Runners = Sequence[ShardRunner | None]
+Ports = Sequence[ShardPort | None]
 """Of all shards; None: that one has stopped."""
 
 
 def settle_loose(
-    runners: Runners,
+    shards: Ports,
     act: Act,
     receipts: list[ReceiptRun],
     gather: Gather,
@@ -34,25 +34,25 @@ def settle_loose(
     for run in receipts:
         by_prefix.setdefault(run[0], []).append(run)
     for prefix, own in by_prefix.items():
-        shard = marked_shard(prefix)
-        asked = runners if shard is None else runners[shard : shard + 1]
+        number = marked_shard(prefix)
+        asked = shards if number is None else shards[number : number + 1]
         gather.more()
-        _ask([runner for runner in asked if runner is not None], act, own, gather, silently)
+        _ask([shard for shard in asked if shard is not None], act, own, gather, silently)
 
 
 def _ask(
-    runners: list[ShardRunner], act: Act, receipts: list[ReceiptRun], gather: Gather, silently: bool
+    shards: list[ShardPort], act: Act, receipts: list[ReceiptRun], gather: Gather, silently: bool
 ) -> None:
     """The shard that the prefix names; where it names none, one after the other until one has
     some of them."""
-    if not runners:
+    if not shards:
         gather(SettleTicket(lost=receipts), None)
         return
 
     def answered(ticket: SettleTicket, error: PushlaneError | None) -> None:
-        if len(runners) > 1 and error is None and count(ticket.lost) == count(receipts):
-            _ask(runners[1:], act, receipts, gather, silently)
+        if len(shards) > 1 and error is None and count(ticket.lost) == count(receipts):
+            _ask(shards[1:], act, receipts, gather, silently)
         else:
             gather(ticket, error)
 
-    runners[0].settle(receipts[0][0], ANYBODY, act, receipts, answered, silently=silently)
+    shards[0].settle(receipts[0][0], ANYBODY, act, receipts, answered, silently=silently)

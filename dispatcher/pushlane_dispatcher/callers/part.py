@@ -15,7 +15,7 @@ from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane.wire.receipts import ReceiptRun, count
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import Run, SettleTicket
-from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_dispatcher.shard.sink import Attach, Attached, SettleAnswer
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Part:
         "place", "prefix", "resting", "shard", "showing", "up", "waiting",
     )  # fmt: skip
 
-    def __init__(self, feed: Feed, number: int, shard: ShardRunner) -> None:
+    def __init__(self, feed: Feed, number: int, shard: ShardPort) -> None:
         self._feed = feed
         self.number = number
         self.place = f"{shard.key.queue_id}-{shard.key.shard:x}-"
@@ -58,7 +58,7 @@ class Part:
         """What the client has of a shard that stopped."""
 
     def attach(
-        self, shard: ShardRunner, credit: int, answer: Callable[[PushlaneError | None], None]
+        self, shard: ShardPort, credit: int, answer: Callable[[PushlaneError | None], None]
     ) -> None:
         """Subscribe, or go on with another owner of the same shard: what was lost with the old one
         is told."""

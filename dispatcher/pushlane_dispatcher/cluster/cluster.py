@@ -163,6 +163,9 @@ class Cluster:
             self._servings.discard(pair.serving)
             pair.serving.over()
 
+    def running(self, key: ShardKey) -> ShardRunner | None:
+        return self._shards.running(key)
+
     async def open_for_peer(
         self, tenant: str, queue: str, key: ShardKey, hops: int, claims: Claims
     ) -> ShardRunner:

@@ -164,11 +164,13 @@ class Ask(Frame, tag=20):
     question: msgspec.Raw
 
 
-class Taken(Frame, tag=21):
-    """So many bytes of a subscription's deliveries have left for its client."""
+class Look(Frame, tag=21):
+    """The same about one that the asker has not opened: failed, unsent, when it is not open."""
 
-    sub: int
-    bytes: int
+    id: int
+    queue_id: str
+    shard: int
+    question: msgspec.Raw
 
 
 # What the owner says
@@ -300,7 +302,7 @@ class Ended(Frame, tag=55):
 
 Asked = (
     Pair | Open | Publish | Attach | Resume | Detach | Unsubscribe | End | SetCredit
-    | Settle | Ask | Taken
+    | Settle | Ask | Look
 )  # fmt: skip
 Told = (
     Paired | Opened | Moved | Refused | Gone | Published | Failed | Attached | Resumed | Settled

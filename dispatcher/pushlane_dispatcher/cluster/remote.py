@@ -8,15 +8,16 @@ handed to whoever finds the next owner.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import trio
 
 from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.browsing.question import Question, answer_type
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import decode_told, encode
 from pushlane_dispatcher.core.act import Act
@@ -37,6 +38,8 @@ from pushlane_dispatcher.waiter import Waiter
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.message import Message, size_of
 from pushlane_storage.queue import QueueRow
+
+A = TypeVar("A")
 
 MOVED = "the queue moves to another server: try again"
 CUT = "the server of this queue can't be reached"
@@ -167,6 +170,27 @@ class Asker:
 
     def _failed(self, told: frames.Failed) -> None:
         self._requests.pop(told.id)(told.fault.error())
+
+    async def look(self, key: ShardKey, question: Question[A]) -> A:
+        """Of a shard that nobody here has opened. `Unsent`: it is not open there."""
+        if not self.up:
+            raise Unsent(CUT, retry_ms=RETRY_MS)
+        packed = msgspec.Raw(encode(question))
+        return await self.answer(question, lambda id: frames.Look(id, *key, packed))
+
+    async def answer(self, question: Question[A], frame: Callable[[int], frames.Frame]) -> A:
+        waiter: Waiter[Any] = Waiter()
+
+        def got(told: frames.Answer | PushlaneError) -> None:
+            if isinstance(told, PushlaneError):
+                waiter.fail(told)
+            else:
+                waiter(told)
+
+        self.rest.send(encode(frame(self.request(got))))
+        told: frames.Answer = await waiter.wait()
+        found: A = msgspec.msgpack.decode(told.value, type=answer_type(type(question)))
+        return found
 
     # Subscriptions
 
@@ -400,7 +424,7 @@ class RemoteShard:
         sub.catch_up()
 
     def resume(
-        self, prefix: str, held: Sequence[ReceiptRun], sink: Sink, answer: ResumeAnswer
+        self, prefix: str, held: Iterable[ReceiptRun], sink: Sink, answer: ResumeAnswer
     ) -> None:
         sub = self._subs.get(sink)
         if sub is None:
@@ -486,17 +510,11 @@ class RemoteShard:
 
     # Asking
 
-    async def ask(self, question: bytes) -> bytes:
-        """The answer to a question about it, both packed."""
+    async def ask(self, question: Question[A]) -> A:
         if not self.running:
             raise Unsent(MOVED, retry_ms=RETRY_MS)
-        waiter: Waiter[Any] = Waiter()
-        id = self.asker.request(
-            lambda told: waiter.fail(told) if isinstance(told, PushlaneError) else waiter(told)
-        )
-        self.asker.rest.send(encode(frames.Ask(self.ref, id, msgspec.Raw(question))))
-        told: frames.Answer = await waiter.wait()
-        return bytes(told.value)
+        packed = msgspec.Raw(encode(question))
+        return await self.asker.answer(question, lambda id: frames.Ask(self.ref, id, packed))
 
     # The end
 
@@ -518,9 +536,3 @@ class RemoteShard:
             if sub.generation:  # else its attach fails
                 sub.sink.ended(code, message, sub.held())
         return sent
-
-
-from pushlane_dispatcher.core.overflow import Use
-
-RemoteShard.use = Use(0, 0, 0, 0)  # type: ignore
-RemoteShard.allot = lambda self, a, b: None  # type: ignore

@@ -107,7 +107,7 @@ class Repeats:
                     continue
                 self.repeated += len(sent.messages)
                 try:
-                    queue.runners[key.shard].publish_soon(sent.messages, sent.answer, sent.lanes)
+                    queue.shards[key.shard].publish_soon(sent.messages, sent.answer, sent.lanes)
                 except PushlaneError as error:
                     _answer(sent, error)
 

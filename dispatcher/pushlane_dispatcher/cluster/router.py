@@ -9,11 +9,12 @@ has, so two nodes that see different members send nobody to and fro.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import trio
 
 from pushlane.wire.errors import PushlaneError, Unavailable
+from pushlane_dispatcher.browsing.question import Look
 from pushlane_dispatcher.cluster.frames import Moved
 from pushlane_dispatcher.cluster.members import Members
 from pushlane_dispatcher.cluster.peers import Peers
@@ -30,6 +31,8 @@ from pushlane_storage.interface import StoreError
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.slot import slot_of
+
+A = TypeVar("A")
 
 
 class Route(NamedTuple):
@@ -141,6 +144,17 @@ class Router:
 
     def _is_there(self, process: str) -> bool:
         return process == self._ownership.process or self._members.find(process) is not None
+
+    async def look(self, key: ShardKey, question: Look[A]) -> A:
+        """Ask whoever has a shard open, and take it from nobody; `Unsent` when nobody can say."""
+        slot = slot_of(key)
+        route = self._routes.get(slot)
+        if route is None or not route.epoch or not self._is_there(route.process):
+            route = await self._read(slot)
+        asker = None if route is None else self._peers.asker(route.process)
+        if asker is None:
+            raise Unsent("nobody who can be asked has it open", retry_ms=1_000)
+        return await asker.look(key, question)
 
     def over(self, shard: RemoteShard) -> None:
         """It has stopped."""

@@ -12,8 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+import msgspec
+
 from pushlane.wire.errors import PushlaneError, Unavailable
 from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.browsing.question import AnyQuestion
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import Fault, decode_asked, encode, packed
 from pushlane_dispatcher.cluster.remote import Way
@@ -25,6 +28,8 @@ from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.sink import Attach, Attached
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.message import Message, size_of
+
+decode_question = msgspec.msgpack.Decoder(AnyQuestion).decode
 
 PIECE_BYTES = 1 << 20
 """Deliveries go in frames of about this, so that others get their turn on the link."""
@@ -43,6 +48,10 @@ class Host(Protocol):
     """What stands behind the links: the dispatcher of this node."""
 
     def start_soon(self, task: Callable[..., Any], *args: Any) -> None: ...
+
+    def running(self, key: ShardKey) -> ShardRunner | None:
+        """A shard that is open here."""
+        ...
 
     async def open_for_peer(
         self, tenant: str, queue: str, key: ShardKey, hops: int, claims: Claims
@@ -69,13 +78,12 @@ class Served:
 class FarSink:
     """The end of a subscription here: what its shard says goes over the links."""
 
-    __slots__ = ("_serving", "ack_none", "brief", "generation", "number", "prefix", "served")
+    __slots__ = ("_serving", "generation", "number", "prefix", "served")
 
-    def __init__(self, serving: Serving, number: int, served: Served, wish: Attach) -> None:
+    def __init__(self, serving: Serving, number: int, served: Served) -> None:
         self._serving = serving
         self.number = number
         self.served = served
-        self.ack_none = wish.ack_none
         self.prefix = ""
         self.generation = 0
 
@@ -126,6 +134,7 @@ class Serving:
             frames.SetCredit: self._credit,
             frames.Settle: self._settle,
             frames.Ask: self._ask,
+            frames.Look: self._look,
         }
 
     def take(self, frame: bytes | memoryview) -> None:
@@ -239,7 +248,7 @@ class Serving:
             asked.session, asked.credit, asked.lease_ms, asked.explicit, asked.ack_none,
             asked.shared, asked.client, asked.claims, asked.prefix, asked.held,
         )  # fmt: skip
-        sink = self._subs[asked.sub] = FarSink(self, asked.sub, served, wish)
+        sink = self._subs[asked.sub] = FarSink(self, asked.sub, served)
 
         def answer(attached: Attached | None, error: PushlaneError | None) -> None:
             if attached is None:
@@ -332,18 +341,22 @@ class Serving:
     # Asking
 
     def _ask(self, asked: frames.Ask) -> None:
-        self._host.start_soon(self._ask_later, asked)
+        self._host.start_soon(self._ask_later, asked.id, self._runner(asked.ref), asked.question)
 
-    async def _ask_later(self, asked: frames.Ask) -> None:
-        runner = self._runner(asked.ref)
+    def _look(self, asked: frames.Look) -> None:
+        runner = self._host.running(ShardKey(asked.queue_id, asked.shard))
+        self._host.start_soon(self._ask_later, asked.id, runner, asked.question)
+
+    async def _ask_later(self, id: int, runner: ShardRunner | None, packed: msgspec.Raw) -> None:
         try:
             if runner is None:
-                raise Unsent("the shard has stopped", retry_ms=100)
-            value = await runner.ask(asked.question)
+                raise Unsent("the shard is not open here", retry_ms=100)
+            question: Any = decode_question(packed)
+            value = await runner.ask(question)
         except PushlaneError as error:
-            self._fail(asked.id, error)
+            self._fail(id, error)
         else:
-            self._answer(frames.Answer(asked.id, value))
+            self._answer(frames.Answer(id, msgspec.Raw(encode(value))))
 
     # The end
 

@@ -5,7 +5,7 @@ ready messages. Those may stand in the store, or be about to be stored; then roo
 as they come in. What is in flight, or waits for its time or its key, is never taken away: a queue
 full of that refuses, too.
 
-The limits are the queue's; each shard has a share of them (`pushlane_dispatcher.queues.shares`).
+The limits are the queue's; each shard has a share of them (`pushlane_dispatcher.shard.shares`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An open queue: its row and the runners of all its shards.
+"""An open queue: its row and all its shards, wherever they are open.
 
 Get it from the dispatcher for each request (that is cheap): once a shard of it has stopped, it is
 no longer `running`, and the dispatcher opens the queue anew.
@@ -11,17 +11,15 @@ from functools import partial
 
 from pushlane.wire.errors import Unavailable
 from pushlane.wire.receipts import ReceiptRun
-from pushlane_dispatcher.browsing.view import add_up
+from pushlane_dispatcher.browsing.all_shards import ask_each
+from pushlane_dispatcher.browsing.question import Purge
 from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.callers.loose import settle_loose
 from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.core.act import Act
-from pushlane_dispatcher.core.effects import SettleTicket
-from pushlane_dispatcher.core.explain import Stats
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.queues.route import shard_of
-from pushlane_dispatcher.queues.shares import Shares
-from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueRow
@@ -29,44 +27,37 @@ from pushlane_storage.queue import QueueRow
 
 class OpenQueue:
     def __init__(
-        self,
-        row: QueueRow,
-        runners: Sequence[ShardRunner],
-        chance: Callable[[], float],
-        max_limit: int,
+        self, row: QueueRow, shards: Sequence[ShardPort], chance: Callable[[], float]
     ) -> None:
-        """`max_limit` is how far `auto_expand` may raise `max_messages`."""
         self.row = row
-        self.runners = runners
+        self.shards = shards
         self.claimed = True
         """Its shards count for somebody (see `Dispatcher.open`)."""
         self._chance = chance
-        self._shares = Shares(runners, row.config, max_limit)
 
     def configure(self, row: QueueRow) -> None:
         """The queue has another configuration, and its shards have been told."""
         self.row = row
-        self._shares.configure(row.config)
 
     @property
     def running(self) -> bool:
         # Asked for every publish: a plain loop takes half as long as a generator.
-        for runner in self.runners:  # noqa: SIM110
-            if not runner.running:
+        for shard in self.shards:  # noqa: SIM110
+            if not shard.running:
                 return False
         return True
 
     @property
     def congested(self) -> bool:
-        for runner in self.runners:  # noqa: SIM110
-            if runner.congested:
+        for shard in self.shards:  # noqa: SIM110
+            if shard.congested:
                 return True
         return False
 
     async def room(self, claims: Claims = ()) -> None:
         """Wait until every shard has room. `claims` say who waits."""
-        for runner in self.runners:
-            await runner.room(claims)
+        for shard in self.shards:
+            await shard.room(claims)
 
     async def publish(
         self,
@@ -92,31 +83,27 @@ class OpenQueue:
         When all its shards have stopped, the answer comes before this returns.
         """
         assert messages, "an empty publish is a bad request"
-        one = len(self.runners) == 1
+        one = len(self.shards) == 1
         parts: Mapping[int, Sequence[int]] = (
             {0: range(len(messages))} if one else self._split(messages)
         )
         publication = Publication(len(messages), len(parts), answer)
         for number, indexes in parts.items():
-            runner = self.runners[number]
+            shard = self.shards[number]
             part, part_lanes = messages, lanes
             if len(parts) > 1:
                 part = [messages[index] for index in indexes]
                 part_lanes = None if lanes is None else [lanes[index] for index in indexes]
-            if self._shares.live:
-                self._shares.before(number, part)
             try:
-                runner.publish_soon(
-                    part, partial(publication.answered, runner.key, indexes), part_lanes
+                shard.publish_soon(
+                    part, partial(publication.answered, shard.key, indexes), part_lanes
                 )
             except Unavailable as error:  # other shards may have taken theirs
                 publication.refused(indexes, error)
-        if self._shares.live:
-            self._shares.after()
 
     def _split(self, messages: list[Message]) -> dict[int, Sequence[int]]:
         """By shard: the indexes of its messages."""
-        shards = len(self.runners)
+        shards = len(self.shards)
         parts: dict[int, list[int]] = {}
         for index, message in enumerate(messages):
             parts.setdefault(shard_of(message, shards, self._chance), []).append(index)
@@ -127,7 +114,7 @@ class OpenQueue:
     ) -> None:
         """Settle for whoever has receipts; answers when all of it is durable."""
         gather = Gather(1, answer)
-        settle_loose(self.runners, act, receipts, gather)
+        settle_loose(self.shards, act, receipts, gather)
         gather.one_less()
 
     async def purge(self) -> int:
@@ -135,11 +122,4 @@ class OpenQueue:
 
         How many messages that were.
         """
-        waiters: list[Waiter[SettleTicket]] = []
-        for runner in self.runners:
-            waiters.append(Waiter())
-            runner.purge(waiters[-1])
-        return sum([(await waiter.wait()).purged for waiter in waiters])
-
-    def stats(self) -> Stats:
-        return add_up([runner.stats() for runner in self.runners])
+        return sum(await ask_each(self.shards, lambda shard: shard.ask(Purge())))

@@ -1,17 +1,21 @@
 """A shard runner: what callers may ask of an open shard.
 
-Everything but `publish` and `room` is a plain call: it changes the core on the spot, in the
-caller's task, and the shard's own task (`Engine`) sees to the rest. What consumers ask is answered
-by callback, with values only (`sink`): they may be far away. The other calls raise `Unavailable`
-once the shard has stopped, or takes nothing more on: ask the dispatcher for it again.
+Callers know a `ShardPort` only, which may also be a shard far away: what they publish and consume
+is answered by callback, everything else by `ask`, with values only. The rest is for who serves the
+shard. Most are plain calls that change the core on the spot, in the caller's task, and the shard's
+own task (`Engine`) sees to the rest. They raise `Unavailable` once the shard has stopped, or takes
+nothing more on: ask the dispatcher for it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Iterable, Mapping, Sequence, Set
+from typing import Any, TypeVar
 
 from pushlane.wire.errors import NotFound, PushlaneError, Throttled, Unavailable
 from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.browsing.answers import answer_look
+from pushlane_dispatcher.browsing.question import Look, Question
 from pushlane_dispatcher.context import Context
 from pushlane_dispatcher.core.act import START, Act
 from pushlane_dispatcher.core.bodies import Budget
@@ -28,10 +32,13 @@ from pushlane_dispatcher.queues.route import mark_prefix
 from pushlane_dispatcher.queues.transfers import Send
 from pushlane_dispatcher.recording.notes import Notes
 from pushlane_dispatcher.shard.engine import Engine
+from pushlane_dispatcher.shard.orders import Flush, Orders
+from pushlane_dispatcher.shard.shares import Shares
 from pushlane_dispatcher.shard.sink import (
     Attach,
     AttachAnswer,
     Attached,
+    CreditAnswer,
     PublishAnswer,
     ResumeAnswer,
     SettleAnswer,
@@ -44,6 +51,8 @@ from pushlane_storage.bucket import ShardKey
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 
+A = TypeVar("A")
+
 
 class ShardRunner:
     def __init__(
@@ -52,9 +61,11 @@ class ShardRunner:
         context: Context,
         send: Send,
         counters: ShardCounters | Uncounted,
+        flush: Flush,
         notes: Notes | None = None,
     ) -> None:
-        """`notes` are told what is asked and answered, where that is recorded."""
+        """`flush` writes the counters; `notes` are told what is asked and answered, where that is
+        recorded."""
         self._shard = shard
         self.key: ShardKey = shard.key
         self._notes = notes
@@ -65,6 +76,9 @@ class ShardRunner:
         self._engine = Engine(shard, context, send, counters, notes)
         shard.window.bodies.join(context.budget)
         most = context.settings.waiting_publishers
+        self._orders = Orders(self, context, flush)
+        self.shares: Shares | None = None
+        """Deal out what it may hold, where that changes."""
         self._waiting = Places("waiting_publishers", most, "publishers waiting for this queue")
         self.used_at = self._now()
         """Monotonic: when somebody last asked something of it."""
@@ -155,6 +169,9 @@ class ShardRunner:
     ) -> PublishTicket:
         """The same without waiting. Past the core's bounds messages are `throttled`."""
         now = self._now_if_open()
+        shares = self.shares
+        if shares is not None:
+            shares.before(self.key.shard, messages)
         idle = not self._shard.journal.pending_messages
         ticket = self._shard.publish(messages, now, lanes, answer)
         if self._notes is not None:
@@ -165,6 +182,8 @@ class ShardRunner:
             self._engine.begin()
         else:
             self._engine.wake()
+        if shares is not None:
+            shares.after()
         return ticket
 
     async def room(self, claims: Claims = ()) -> None:
@@ -310,7 +329,7 @@ class ShardRunner:
                 self._notes.unsubscribed(found)
 
     def credit(
-        self, prefix: str, sink: Sink, credit: int, answer: Callable[[], None] | None = None
+        self, prefix: str, sink: Sink, credit: int, answer: CreditAnswer | None = None
     ) -> None:
         """Answers once the shard goes by it, after it has said what is held."""
         found = self._held_by(prefix, sink)
@@ -378,6 +397,16 @@ class ShardRunner:
             raise refusal
 
     # Managing
+
+    async def ask(self, question: Question[A]) -> A:
+        """What is not asked so often that it must be a plain call."""
+        found: Any
+        if isinstance(question, Look):
+            found = await answer_look(self._context.store, self, question)
+        else:
+            found = await self._orders.carry_out(question)
+        answer: A = found
+        return answer
 
     def purge(self, answer: SettleAnswer | None = None) -> SettleTicket:
         """Everything goes that is stored and not in flight."""
@@ -447,6 +476,15 @@ class ShardRunner:
         return self._shard.stats()
 
     # Looking
+
+    @property
+    def name(self) -> str:
+        """Its queue's."""
+        return self._shard.name
+
+    @property
+    def config(self) -> QueueConfig:
+        return self._shard.config
 
     @property
     def lanes(self) -> list[tuple[int, int]]:

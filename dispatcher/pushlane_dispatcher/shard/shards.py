@@ -32,6 +32,7 @@ from pushlane_dispatcher.shard.lease_guard import LeaseGuard
 from pushlane_dispatcher.shard.opening import Opener
 from pushlane_dispatcher.shard.repeat import Undecided, until_decided
 from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.shares import Shares
 from pushlane_dispatcher.shard.slots import Last, Slot, Slots
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_dispatcher.usage.counters import ShardCounters, Uncounted
@@ -87,6 +88,8 @@ class Shards:
         self._confirm = confirm
         self._usage_writer = usage_writer
         self._held: dict[ShardKey, Held] = {}
+        self._shares: dict[str, Shares] = {}
+        """By queue id: how those of its shards that are open share its limits."""
         self._places = Places("open_shards", context.settings.open_shards, "open queues")
         self._slots = Slots(context.store.ownership, owner)
         self._openings = trio.Semaphore(context.settings.openings)
@@ -128,6 +131,13 @@ class Shards:
     def slots_since(self) -> dict[int, int]:
         """Our slots, and since when (in milliseconds of trio's time)."""
         return {slot.number: int(slot.since * 1000) for slot in self._slots.ours()}
+
+    def running(self, key: ShardKey) -> ShardRunner | None:
+        """A shard that is open here, and serves."""
+        held = self._held.get(key)
+        if held is None or held.runner is None or not held.runner.running:
+            return None
+        return held.runner
 
     @property
     def leaving(self) -> int:
@@ -217,16 +227,33 @@ class Shards:
             with held.slot.using():
                 held.runner = await self._open(held)
                 if held.runner is not None:
+                    self._share(held, held.runner)
                     held.opened.set()
                     await self._run(held, held.runner)
         finally:
             del self._held[held.key]
             self._places.give_back(held.claims or ())
             if held.runner is not None:
+                self._unshare(held)
                 held.runner.leave_budget()
             held.opened.set()
             held.gone.set()
             self._stopped(held.row, held.runner)
+
+    def _share(self, held: Held, runner: ShardRunner) -> None:
+        """It shares the limits of its queue with the other shards that are open here."""
+        row = held.row
+        shares = self._shares.get(row.id)
+        if shares is None:
+            most = self._context.bounds.max_limit
+            shares = self._shares[row.id] = Shares(row.config, most, row.version)
+        elif shares.version < row.version:
+            shares.configure(row.config, row.version)
+        shares.join(held.number, runner)
+
+    def _unshare(self, held: Held) -> None:
+        if self._shares[held.row.id].leave(held.number):
+            del self._shares[held.row.id]
 
     async def _run(self, held: Held, runner: ShardRunner) -> None:
         counters = runner.counters
@@ -311,7 +338,8 @@ class Shards:
         if recorder is not None and recorder.follows(row.tenant, row.name):
             notes = Notes(recorder, row.tenant, row.name, shard, context.clock.wall)
             notes.opened(self._owner, alone=not context.store.ownership.shared)
-        return ShardRunner(shard, context, send, counters, notes)
+        flush = partial(self._usage_writer.flush_shards, [shard.key])
+        return ShardRunner(shard, context, send, counters, flush, notes)
 
     def _end_tenure(self, slot: Slot) -> None:
         """Another process has the slot, or may have: nothing that is open in it counts."""
@@ -376,6 +404,9 @@ class Shards:
             if held.runner is not None and held.row.version <= row.version:
                 held.row = row
                 held.runner.configure(row.config, own_dead_letter(row.name, row.config))
+        shares = self._shares.get(row.id)
+        if shares is not None and shares.version <= row.version:
+            shares.configure(row.config, row.version)
 
     def forget(self, row: QueueRow, first: int) -> None:
         """The shards of a queue from this one on are no more."""

@@ -87,6 +87,9 @@ ResumeAnswer = Callable[[int, list[ReceiptRun], PushlaneError | None], None]
 """Called once: the generation of its settles from now on, and what it listed but no longer holds.
 `NotFound`: nobody knows the subscription; `Unavailable`: its shard stops, and says so."""
 
+CreditAnswer = Callable[[], None]
+"""Called once, unless the shard stops before."""
+
 PublishAnswer = Callable[[PublishTicket, PushlaneError | None], None]
 """Called once: the publish is decided, or (with an error) its outcome is unknown."""
 

@@ -24,6 +24,7 @@ from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig, QueueRow
 from pushlane_storage.slot import slot_of
 from pushlane_storage.wall import wall_clock
+from tests.running import runners_of
 from tests.storage.cassandra.model_ring import ModelRing, Tables
 from tests.storage.cassandra.tools import NODE, connected_store, quick
 from tests.storage.samples import unique
@@ -102,7 +103,7 @@ async def test_a_queue_that_a_live_process_serves_is_deleted_through_another(
         assert await a.publish(b"1")
         await b.delete()
         assert not await confirmed(queue, b"2")
-        assert {runner.stopped_by for runner in queue.runners} == {Stop.DELETED}
+        assert {runner.stopped_by for runner in runners_of(queue)} == {Stop.DELETED}
         assert a.store.stats().slots == 0, "they were given back at once"
         assert b.store.stats().fencings == 0
         made_again = await b.dispatcher.create(b.tenant, "q", QueueConfig(shards=2))

@@ -13,6 +13,7 @@ from pushlane_dispatcher.shard.stop import Stop
 from pushlane_storage.interface import StoreUnknown
 from tests.dispatcher.rig import ScriptedStore, fail, hang
 from tests.gateway.http.rig import rig
+from tests.running import runners_of
 
 
 async def test_healthz() -> None:
@@ -37,8 +38,8 @@ async def test_not_ready_for_a_while_after_others_took_over() -> None:
     async with rig() as r:
         await r.publish("q", 1)
         queue = await r.context.dispatcher.open("default", "q")
-        queue.runners[0].stop(Stop.FENCED)
-        await queue.runners[0]._engine.stopped.wait()
+        runners_of(queue)[0].stop(Stop.FENCED)
+        await runners_of(queue)[0]._engine.stopped.wait()
         await trio.lowlevel.checkpoint()
         answer = await r.get("/readyz")
         assert (answer.status, answer.body) == (503, b"fenced: other servers took over\n")

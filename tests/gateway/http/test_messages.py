@@ -11,6 +11,7 @@ from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_storage.interface import StoreUnknown
 from tests.dispatcher.rig import Gate, ScriptedStore, answer, fail
 from tests.gateway.http.rig import START, TENANT, blocked, rig
+from tests.running import runners_of
 
 Q = "/v1/queues/q"
 
@@ -218,7 +219,7 @@ async def test_a_cancel_of_a_shard_that_stops() -> None:
         exchange = r.begin("DELETE", f"{Q}/messages/{id}")
         await gate.entered.wait()
         queue = await r.dispatcher.open(TENANT, "q")
-        await queue.runners[0].close()
+        await runners_of(queue)[0].close()
         await exchange.done.wait()
         assert exchange.answer.fault == (503, "unavailable")
         gate.released.set()

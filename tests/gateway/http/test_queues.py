@@ -13,6 +13,7 @@ from pushlane_storage.interface import StoreUnknown
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.rig import Consumer, ScriptedStore, fail
 from tests.gateway.http.rig import START, TENANT, Rig, blocked, rig
+from tests.running import runners_of
 
 Q = "/v1/queues/q"
 
@@ -276,7 +277,7 @@ async def test_consumers() -> None:
     async with rig() as r:
         await r.queue(shards=2)
         queue = await r.dispatcher.open(TENANT, "q")
-        Consumer(queue.runners[1], 7, session="worker")
+        Consumer(runners_of(queue)[1], 7, session="worker")
         exchange = r.begin("POST", Q + "/receive", {"max": 4})
         await blocked()
         found = (await r.get(Q + "/consumers")).json["consumers"]

@@ -16,6 +16,7 @@ from pushlane_leases.memory import MemoryLeases
 from tests.dispatcher.rig import Gate, ScriptedLeases, ScriptedStore
 from tests.gateway.http.client import Exchange
 from tests.gateway.http.rig import TENANT, Rig, blocked, rig, small
+from tests.running import runners_of
 
 Q = "/v1/queues/q/receive"
 
@@ -286,7 +287,7 @@ async def test_a_shard_that_stops_ends_the_wait() -> None:
         exchange = waiting(r)
         await blocked()
         queue = await r.dispatcher.open(TENANT, "q")
-        await queue.runners[0].close()
+        await runners_of(queue)[0].close()
         await exchange.done.wait()
         assert exchange.answer.fault == (503, "unavailable")
         assert exchange.answer.json["error"]["retry_ms"] == 100
@@ -415,8 +416,8 @@ async def test_a_ready_shard_that_has_nothing_after_all() -> None:
         await blocked()
         await r.publish("q", "a", key="k")
         await first.done.wait()
-        (ready,) = [runner for runner in queue.runners if runner.stats().leased]
-        other = next(runner for runner in queue.runners if runner is not ready)
+        (ready,) = [runner for runner in runners_of(queue) if runner.stats().leased]
+        other = next(runner for runner in runners_of(queue) if runner is not ready)
         second = r.begin("POST", Q, {"max": 100})
         await blocked()
         assert other.stats().subscriptions == 1

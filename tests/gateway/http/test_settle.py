@@ -16,6 +16,7 @@ from pushlane_leases.memory import MemoryLeases
 from pushlane_storage.interface import StoreUnknown
 from tests.dispatcher.rig import Consumer, Gate, ScriptedStore, fail
 from tests.gateway.http.rig import TENANT, Rig, blocked, rig, small
+from tests.running import runners_of
 
 ACK = "/v1/queues/q/ack"
 
@@ -153,7 +154,7 @@ async def test_receipts_of_a_session_are_its_own() -> None:
     async with rig() as r:
         await r.publish("q", "a")
         queue = await r.dispatcher.open(TENANT, "q")
-        consumer = Consumer(queue.runners[0])
+        consumer = Consumer(runners_of(queue)[0])
         await consumer.got(1)
         receipt = f"{consumer.sub.prefix}.1"
         assert await r.settle("ack", "q", receipt) == {"lease_lost": [receipt]}
@@ -218,7 +219,7 @@ async def test_who_has_a_receipt_has_the_answer() -> None:
             nursery.start_soon(exchange.run)
             await blocked()
             queue = await r.dispatcher.open(TENANT, "q")
-            (subscription,) = queue.runners[0]._shard.consumers.subscriptions.values()
+            (subscription,) = runners_of(queue)[0]._shard.consumers.subscriptions.values()
             assert await r.settle("nack", "q", f"{subscription.prefix}.1") == {}
             exchange.writing.set()
         explained = (await r.get(f"/v1/queues/q/messages/{id}/explain")).json
@@ -284,7 +285,7 @@ async def test_a_shard_that_closes() -> None:
     async with rig() as r:
         _, receipt = await one(r)
         queue = await r.dispatcher.open(TENANT, "q")
-        await queue.runners[0].close()
+        await runners_of(queue)[0].close()
         assert await r.settle("ack", "q", receipt) == {"lease_lost": [receipt]}
 
 
@@ -293,7 +294,7 @@ async def test_a_shard_that_closes() -> None:
 
 async def reopened(r: Rig) -> None:
     queue = await r.dispatcher.open(TENANT, "q")
-    await queue.runners[0].close()
+    await runners_of(queue)[0].close()
     await r.dispatcher.open(TENANT, "q")
 
 
@@ -333,7 +334,7 @@ async def session_of(r: Rig, *bodies: str) -> tuple[Consumer, list[str], list[st
     """Somebody like a session that got messages: ids, receipts."""
     ids = await r.publish("q", *bodies)
     queue = await r.dispatcher.open(TENANT, "q")
-    consumer = Consumer(queue.runners[0], lease_ms=5_000)
+    consumer = Consumer(runners_of(queue)[0], lease_ms=5_000)
     await consumer.got(len(ids))
     await blocked()
     return consumer, ids, [f"{consumer.sub.prefix}.{n + 1}" for n in range(len(ids))]
@@ -375,7 +376,7 @@ async def test_a_session_that_comes_back_has_them_to_itself() -> None:
         queue = await r.dispatcher.open(TENANT, "q")
         prefix = consumer.sub.prefix
         wish = Attach("s", 5, prefix=prefix, held=[(prefix, 1, 2)])
-        lost = consumer.attach(wish, queue.runners[0])
+        lost = consumer.attach(wish, runners_of(queue)[0])
         assert (consumer.sub.prefix, lost) == (prefix, []), "what was settled for it is not lost"
         assert await r.settle("ack", "q", receipts[1]) == {"lease_lost": [receipts[1]]}
         assert await r.state("q", ids[1]) == "leased"
@@ -384,8 +385,8 @@ async def test_a_session_that_comes_back_has_them_to_itself() -> None:
 async def crashed(r: Rig) -> None:
     """The shard is gone without a word, and another owner has it."""
     queue = await r.dispatcher.open(TENANT, "q")
-    queue.runners[0].stop(Stop.FENCED)
-    await queue.runners[0]._engine.stopped.wait()
+    runners_of(queue)[0].stop(Stop.FENCED)
+    await runners_of(queue)[0]._engine.stopped.wait()
     await r.dispatcher.open(TENANT, "q")
 
 

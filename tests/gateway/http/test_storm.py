@@ -12,6 +12,7 @@ import trio
 from pushlane_leases.memory import MemoryLeases
 from tests.gateway.http.client import Exchange
 from tests.gateway.http.rig import TENANT, Rig, blocked, rig
+from tests.running import runners_of
 
 MESSAGES = 120
 CLIENTS = 8
@@ -97,7 +98,7 @@ class Storm:
         for _ in range(3):
             await trio.sleep(5 + 10 * self.random.random())
             queue = await self.r.dispatcher.open(TENANT, "q")
-            await self.random.choice(queue.runners).close()
+            await self.random.choice(runners_of(queue)).close()
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:

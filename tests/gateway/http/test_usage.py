@@ -15,6 +15,7 @@ from pushlane_spark.billing.rate_card import ITEMS
 from pushlane_storage.interface import StoreUnknown
 from tests.dispatcher.rig import Consumer, ScriptedStore, fail
 from tests.gateway.http.rig import START, TENANT, Rig, rig
+from tests.running import runners_of
 
 U = "/v1/usage"
 HOUR = START // 3_600_000 * 3_600_000
@@ -22,7 +23,7 @@ HOUR = START // 3_600_000 * 3_600_000
 
 async def work(r: Rig, name: str = "q") -> None:
     await r.post(f"/v1/queues/{name}/messages", {"messages": [{"body": 1}, {"body": 2}]})
-    runner = (await r.dispatcher.open(TENANT, name)).runners[0]
+    runner = runners_of(await r.dispatcher.open(TENANT, name))[0]
     consumer = Consumer(runner, acking=True)
     await trio.sleep(1)
     consumer.leave()

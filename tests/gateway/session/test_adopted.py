@@ -12,6 +12,7 @@ from pushlane_storage.memory import MemoryStore
 from tests.dispatcher.rig import memory_store
 from tests.gateway.session.rig import TENANT, Client, Rig, blocked, rig
 from tests.gateway.session.test_shards import spread, stop_shard
+from tests.running import runners_of
 
 
 async def held(client: Client, count: int) -> list[str]:
@@ -26,7 +27,7 @@ async def die(it: Rig) -> None:
     """All of the server's shards stop without a word."""
     await blocked()
     queue = await it.dispatcher.open(TENANT, "q")
-    for number in range(len(queue.runners)):
+    for number in range(len(runners_of(queue))):
         await stop_shard(it, number)
 
 

@@ -11,6 +11,7 @@ from pushlane_dispatcher.callers.feed import Feed, Spec
 from pushlane_gateway.session.session import Session, Sub
 from pushlane_gateway.session.timers import Timers
 from tests.dispatcher.rig import TENANT, Call, ScriptedLeases, message, rig
+from tests.running import runners_of
 
 
 async def slow(call: Call) -> Any:
@@ -37,7 +38,7 @@ async def test_what_is_on_its_way_at_an_unsubscribe_is_held() -> None:
         Feed(r.dispatcher, r.queue, spec, sub, ()).attach(subscribed)
         await trio.sleep(0.01)
         leases.script.add("grant", slow)
-        await r.queue.runners[1].publish([message(b"1"), message(b"2")])
+        await runners_of(r.queue)[1].publish([message(b"1"), message(b"2")])
         await trio.sleep(0.05)
         assert sub.feed.held == 0
         sub.feed.unsubscribe()

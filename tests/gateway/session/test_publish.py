@@ -28,6 +28,7 @@ from pushlane_gateway.auth.rule import Rule
 from pushlane_storage.interface import StoreRefused, StoreUnknown
 from tests.dispatcher.rig import Gate, ScriptedStore, fail
 from tests.gateway.session.rig import TENANT, Client, blocked, known, message, rig
+from tests.running import runners_of
 
 SMALL = Limits(message_bytes=1024)
 
@@ -382,13 +383,13 @@ async def test_a_body_that_is_kept_does_not_keep_its_frame() -> None:
         await it.queue("q")
         queue = await it.dispatcher.open(TENANT, "q")
         kept: list[Any] = []
-        publish = queue.runners[0].publish_soon
+        publish = runners_of(queue)[0].publish_soon
 
         def spy(messages: list[Any], *rest: Any) -> Any:
             kept.extend(messages)
             return publish(messages, *rest)
 
-        queue.runners[0].publish_soon = spy  # type: ignore[assignment,method-assign]
+        runners_of(queue)[0].publish_soon = spy  # type: ignore[assignment,method-assign]
         await client.publish("q", b'"x"')
         assert type(kept[0].body) is bytes
 

@@ -33,6 +33,7 @@ from pushlane_storage.interface import SlotOwned, StoreUnknown
 from pushlane_storage.member import Owner
 from tests.dispatcher.rig import ScriptedStore, fail
 from tests.gateway.session.rig import TENANT, Client, Rig, blocked, rig
+from tests.running import runners_of, stats_now
 
 
 async def spread(client: Client, count: int, first: int = 0) -> None:
@@ -52,8 +53,8 @@ def shard_of(found: DeliverMessage) -> str:
 
 async def stop_shard(it: Rig, number: int = 0, reason: Stop = Stop.FENCED) -> None:
     queue = await it.dispatcher.open(TENANT, "q")
-    queue.runners[number]._engine.stop(reason)
-    await queue.runners[number]._engine.stopped.wait()
+    runners_of(queue)[number]._engine.stop(reason)
+    await runners_of(queue)[number]._engine.stopped.wait()
 
 
 @pytest.mark.parametrize(("shards", "credit"), [(2, 100), (4, 5), (4, 4), (4, 3), (8, 1)])
@@ -147,7 +148,7 @@ async def test_scarce_credit_of_many_is_asked_for_one_by_one(
             calls += 1
             credit(*args)
 
-        for runner in queue.runners:
+        for runner in runners_of(queue):
             monkeypatch.setattr(runner, "credit", partial(counted, runner.credit))
         for n in range(40):
             await producer.publish("q", b"1", key=f"k{n}")
@@ -158,7 +159,7 @@ async def test_scarce_credit_of_many_is_asked_for_one_by_one(
             ((client, sub, (found,)),) = [item for item in held if item[2]]
             assert await client.deliver() == [found]
             await client.ack(sub, found.receipt or "")
-            free = [sub.credit for runner in queue.runners for sub in _subscriptions(runner)]
+            free = [sub.credit for runner in runners_of(queue) for sub in _subscriptions(runner)]
             assert sum(free) == 20
         assert calls < 40 * 6, "not each time of all of them"
 
@@ -263,7 +264,7 @@ async def test_a_full_shard_leaves_nothing_attached() -> None:
         other = await it.client()
         other.say(b'{"op":"subscribe","id":1,"from":"q","credit":3}')
         assert (await other.error()).code == "throttled"
-        assert queue.stats().subscriptions == 3
+        assert stats_now(queue).subscriptions == 3
         await client.leave()
         await other.subscribe("q")
 

@@ -18,6 +18,7 @@ from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_history import event as history
+from tests.running import runners_of
 from tests.simulation.clients import RESUME_MS, Client, PublishPart
 from tests.simulation.consumers import SettleRequest
 from tests.simulation.fan import Part, label_of
@@ -32,7 +33,7 @@ class Tenure:
         self.opened = opened
         self.name = opened.row.name
         self.label = process.cluster.names[opened.row.id]
-        self.every = [ServedShard(self, runner) for runner in opened.runners]
+        self.every = [ServedShard(self, runner) for runner in runners_of(opened)]
         self.runners = {self.name: self.every}
         self.ended = False
 
@@ -133,10 +134,7 @@ class ServedShard:
             if error is None:  # else the connection is lost as well
                 self.tenure.answer(part.producer, part.answered, self, ticket)
 
-        shares, messages = self.tenure.opened._shares, part.messages(self.tenure.wall)
-        shares.before(self.runner.key.shard, messages)
-        self.runner.publish_soon(messages, answered, part.lanes)
-        shares.after()
+        self.runner.publish_soon(part.messages(self.tenure.wall), answered, part.lanes)
 
     def settle_token(self, request: SettleRequest) -> object:
         def answered(ticket: SettleTicket, _: PushlaneError | None) -> None:

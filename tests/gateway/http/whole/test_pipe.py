@@ -15,6 +15,7 @@ from pushlane_gateway.server import Server
 from tests.gateway.http.whole.test_server import connected, request, serving, until, value
 from tests.gateway.listener.rig import Client
 from tests.gateway.pipe.talk import Frame, Talk, ack, publish, subscribe
+from tests.running import stats_now
 
 PIPE = "/v1/pipe"
 
@@ -85,7 +86,7 @@ async def test_the_whole_way(tmp_path: Path) -> None:
         assert [message["body"] for message in got] == list(range(500))
         await it.leave()
         queue = await server.dispatcher.open("default", "q")
-        await until(lambda: queue.stats().leased == 0)
+        await until(lambda: stats_now(queue).leased == 0)
         explained = await server.dispatcher.explain("default", "q", got[-1]["id"])
         assert explained.state == "acked"
 

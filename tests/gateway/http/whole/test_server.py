@@ -13,6 +13,7 @@ import trio
 from pushlane_gateway.configuration.load import load
 from pushlane_gateway.server import Server, open_server
 from tests.gateway.listener.rig import Answer, Client
+from tests.running import stats_now
 
 TENANT = "default"
 PATIENCE = 30
@@ -61,7 +62,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 async def until_subscriptions(server: Server, count: int) -> None:
     queue = await server.dispatcher.open(TENANT, "q")
-    await until(lambda: queue.stats().subscriptions == count)
+    await until(lambda: stats_now(queue).subscriptions == count)
 
 
 PUBLISH = "/v1/queues/q/messages", {"messages": [{"body": {"n": 1}}]}

@@ -4,23 +4,43 @@
 is told its share, a plain number, and looks at nothing else. What is free goes first to the shard
 that needs it, the rest in equal parts, and it is dealt anew when a shard has used half of its part:
 so a publish is refused only when hardly anything is free in the whole queue.
+
+Here the shards of a queue that this process has open share what is theirs of its limits: all, when
+they are all here, else an equal part for each, as the others may be open elsewhere. Nobody knows
+then how much those hold. So what came to be more than the part of those that are here stays, and
+only what is published makes room for itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pushlane_dispatcher.core.overflow import Use
-from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_storage.message import Message, size_of
 from pushlane_storage.queue import QueueConfig
+
+
+class Member(Protocol):
+    """A shard that is open here."""
+
+    shares: Shares | None
+    """To be asked with every publish; None: its limits never change."""
+
+    @property
+    def use(self) -> Use:
+        """What it holds, or is about to."""
+        ...
+
+    def allot(self, messages: int, size: int | None) -> None:
+        """It may hold so much."""
+        ...
 
 
 class Need(NamedTuple):
     """What a shard is about to be asked to hold, besides what it holds."""
 
-    shard: int
+    place: int
     messages: int
     bytes: int
 
@@ -81,41 +101,84 @@ def expand(limit: int, wanted: int, least: int, most: int) -> int:
     return limit
 
 
+def part_of(limit: int, number: int, shards: int) -> int:
+    """The equal part of one shard. Those of all shards add up to the limit."""
+    return limit * (number + 1) // shards - limit * number // shards
+
+
 def _over(limit: int | None, used: Sequence[Use]) -> bool:
     return limit is not None and sum(use.bytes for use in used) > limit
 
 
 class Shares:
-    """Deals a queue's limits out to its shards in this process."""
+    """Deals a queue's limits out to those of its shards that are open in this process."""
 
-    def __init__(self, runners: Sequence[ShardRunner], config: QueueConfig, most: int) -> None:
+    def __init__(self, config: QueueConfig, most: int, version: int = 0) -> None:
         """`most` is how far `auto_expand` may raise `max_messages`."""
-        self._runners = runners
-        self._most = most
+        self._highest = most
+        self._members: dict[int, Member] = {}
+        """By the shard's number."""
+        self._runners: list[Member] = []
+        """The same in order …"""
+        self._places: dict[int, int] = {}
+        """… and where each stands in it."""
         self._lent = False
         """A shard may have got more than was free: others make room when it has used it."""
         self._ranges: list[Range] = []
         """How much each shard may use without dealing anew."""
-        self.configure(config)
+        self.configure(config, version)
 
-    def configure(self, config: QueueConfig) -> None:
-        self._config = config
-        self._limit = config.max_messages
-        self.live = len(self._runners) > 1 or config.auto_expand
-        """Whether they ever change."""
-        self._deal(NOTHING)
+    def join(self, number: int, runner: Member) -> None:
+        """A shard is open."""
+        self._members[number] = runner
+        self._line_up()
+
+    def leave(self, number: int) -> bool:
+        """A shard is over. Whether it was the last one."""
+        self._members.pop(number).shares = None
+        self._line_up()
+        return not self._members
+
+    def _line_up(self) -> None:
+        numbers = sorted(self._members)
+        self._runners = [self._members[number] for number in numbers]
+        self._places = {number: place for place, number in enumerate(numbers)}
+        self.configure(self._config, self.version)
+
+    def configure(self, config: QueueConfig, version: int = 0) -> None:
+        """The configuration of the row with this version."""
+        self._config, self.version = config, version
+        self._all_here = len(self._runners) == config.shards
+        self._least = self._limit = self._part(config.max_messages)
+        self._most = self._part(self._highest)
+        self._bytes = None if config.max_bytes is None else self._part(config.max_bytes)
+        self._lent = False
+        self._ranges = [ALWAYS] * len(self._runners)
+        live = config.shards > 1 or config.auto_expand
+        for runner in self._runners:
+            runner.shares = self if live else None
+            if not live:
+                runner.allot(self._limit, self._bytes)
+        if live and self._all_here:  # else those that are still to come would change it again
+            self._deal(NOTHING)
+
+    def _part(self, limit: int) -> int:
+        """What is theirs who are here of one of the queue's limits."""
+        shards = self._config.shards
+        return sum(part_of(limit, number, shards) for number in self._members)
 
     def before(self, shard: int, messages: Sequence[Message]) -> None:
         """Messages are about to be published to a shard: let it have room, if there is any."""
         size = 0
-        if self._config.max_bytes is not None:
+        if self._bytes is not None:
             size = sum(size_of(message) for message in messages)
-        use, steady = self._runners[shard].use, self._ranges[shard]
+        place = self._places[shard]
+        use, steady = self._runners[place].use, self._ranges[place]
         wanted = use.messages + len(messages)
         if not steady.least <= wanted <= steady.most or (
             size and use.bytes + size > steady.most_bytes
         ):
-            self._deal(Need(shard, len(messages), size))
+            self._deal(Need(place, len(messages), size))
 
     def after(self) -> None:
         """They were published, or some of them: who holds the most makes room for them."""
@@ -128,18 +191,18 @@ class Shares:
         messages = [use.messages for use in used]
         if config.auto_expand:
             wanted = sum(messages) + need.messages
-            self._limit = expand(self._limit, wanted, config.max_messages, self._most)
+            self._limit = expand(self._limit, wanted, self._least, self._most)
         held = [use.held_messages for use in used]
-        counts = self._parts(self._limit, messages, held, need.shard, need.messages)
+        counts = self._parts(self._limit, messages, held, need.place, need.messages)
         sizes: list[int | None] = [None] * len(used)
-        if config.max_bytes is not None:
+        if self._bytes is not None:
             bytes_ = [use.bytes for use in used]
             held = [use.held_bytes for use in used]
-            sizes = [*self._parts(config.max_bytes, bytes_, held, need.shard, need.bytes)]
+            sizes = [*self._parts(self._bytes, bytes_, held, need.place, need.bytes)]
         self._lent = need is not NOTHING and config.overflow != "reject"
         # Above its limit a queue has nothing to give: what goes is nobody's to fill again.
-        over = sum(messages) > self._limit or _over(config.max_bytes, used)
-        messages[need.shard] += need.messages
+        over = sum(messages) > self._limit or _over(self._bytes, used)
+        messages[need.place] += need.messages
         fall, rise = self._way(sum(messages))
         self._ranges = [
             ALWAYS
@@ -158,22 +221,24 @@ class Shares:
         """How much less, or more, each shard may use before `auto_expand` changes the limit."""
         config, limit, shards = self._config, self._limit, len(self._runners)
         fall = rise = FAR
-        if config.auto_expand and limit > config.max_messages:
+        if config.auto_expand and limit > self._least:
             fall = max(0, used - -(-limit // 5)) // shards
         if config.auto_expand and limit < self._most:
             rise = max(0, limit * 4 // 5 - used) // shards
         return fall, rise
 
     def _parts(
-        self, limit: int, used: Sequence[int], held: Sequence[int], shard: int, needed: int
+        self, limit: int, used: Sequence[int], held: Sequence[int], place: int, needed: int
     ) -> list[int]:
+        if not self._all_here:
+            limit = max(limit, sum(used))
         if self._config.overflow == "reject":
-            return deal(limit, used, used, shard, needed)
-        parts = deal(limit, used, held, shard, needed)
+            return deal(limit, used, used, place, needed)
+        parts = deal(limit, used, held, place, needed)
         if not needed:
             return parts
         # Nobody lets anything go before it is known that it must: a repeat needs no room.
         return [
-            part if number == shard else max(part, use)
-            for number, (part, use) in enumerate(zip(parts, used, strict=True))
+            part if at == place else max(part, use)
+            for at, (part, use) in enumerate(zip(parts, used, strict=True))
         ]

@@ -15,11 +15,11 @@ from typing import Protocol
 import trio
 from pushlane_storage.member import Member
 
-from pushlane.wire.errors import Unavailable
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.members import Members, takes_slots
 from pushlane_dispatcher.cluster.remote import CUT, Asker, Lost
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.core.departures import Unsent
 
 log = logging.getLogger(__name__)
 
@@ -107,11 +107,11 @@ class Peers:
         return asker if asker is not None and asker.up else None
 
     async def wait(self, process: str) -> Asker:
-        """The same, once it can be asked; `Unavailable` when it is gone."""
+        """The same, once it can be asked; `Unsent` when it is gone."""
         while True:
             peer = self._peers.get(process)
             if peer is None:
-                raise Unavailable(CUT, retry_ms=100)
+                raise Unsent(CUT, retry_ms=100)
             if peer.asker is not None and peer.asker.up:
                 return peer.asker
             await peer.changed.wait()

@@ -186,7 +186,9 @@ class Node:
     ) -> None:
         clock, ring = mock_clock(), ModelRing(self.world.tables)
         ring.wall = clock.system
-        async with CassandraStore.over(ring, limits or Limits()) as self.store:
+        async with CassandraStore.over(
+            ring, limits or Limits(), randbytes=self.world.rng.randbytes
+        ) as self.store:
             self.network.process = lambda: self.process
             member = Member(
                 process="",
@@ -220,6 +222,7 @@ class World:
         self.tables = Tables()
         self.leases = LeaseTable()
         self.air = Air(seed)
+        self.rng = Random(f"world {seed}")
         self.nodes: list[Node] = []
         self._nursery = nursery
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.shard.sink import Attach
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.memory import MemoryLeases
@@ -48,9 +49,25 @@ async def test_nobody_else_s_subscription_is_adopted() -> None:
         sink = Heir(other)
         for prefix in (other.sub.prefix, "unknown"):
             held = [(prefix, 1, 1)]
-            assert sink.attach(Attach("s", 1, prefix=prefix, held=held), it.runner) == held
+            assert sink.attach(Attach("t", 1, prefix=prefix, held=held), it.runner) == held
             assert sink.sub.prefix != prefix
         assert other.sub.token is other
+
+
+async def test_a_session_takes_over_what_it_has_where_its_old_way_is_not_known_to_be_lost() -> None:
+    async with rig(leases=MemoryLeases()) as it:
+        old = it.consumer(explicit=True)
+        await it.publish(b"1", b"2")
+        await old.got(2)
+        prefix, generation = old.sub.prefix, old.sub.generation
+        new = Heir(old)
+        held = [(prefix, 1, 1)]
+        assert new.attach(Attach("s", 5, explicit=True, prefix=prefix, held=held), it.runner) == []
+        assert new.sub is old.sub
+        assert new.sub.token is new
+        await new.until(lambda: [run.n for run in new.again] == [2])
+        assert old.settle(ACK, held, generation=generation).lost == held, "it has no say any more"
+        assert (await new.ack(new.again[0])).lost == []
 
 
 async def test_without_a_cache_there_is_nothing_to_adopt() -> None:

@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 import trio
-from pushlane_storage.member import Member
 
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.members import Members, takes_slots
 from pushlane_dispatcher.cluster.remote import CUT, Asker, Lost
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.departures import Unsent
+from pushlane_storage.member import Member
 
 log = logging.getLogger(__name__)
 

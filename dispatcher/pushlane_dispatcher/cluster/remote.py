@@ -70,6 +70,10 @@ Got = Callable[[Any], None]
 """Takes the answer of a request: a frame, or the error that came instead."""
 
 
+Said = frames.Deliver | frames.Lost | frames.Hungry | frames.Holds | frames.Ended
+"""What a shard says to a subscription, in its order."""
+
+
 class Opening:
     """Somebody waits for a shard."""
 
@@ -111,11 +115,10 @@ class Asker:
                 ),
                 self._answered,
             ),
-            frames.Deliver: self._deliver,
-            frames.Lost: self._deliver,
-            frames.Hungry: self._say,
-            frames.Holds: self._say,
-            frames.Ended: self._ended,
+            **dict.fromkeys(
+                (frames.Deliver, frames.Lost, frames.Hungry, frames.Holds, frames.Ended),
+                self._said,
+            ),
         }  # fmt: skip
 
     # Opening
@@ -202,21 +205,10 @@ class Asker:
     def forget(self, number: int) -> None:
         self._subs.pop(number, None)
 
-    def _deliver(self, told: frames.Deliver | frames.Lost) -> None:
+    def _said(self, told: Said) -> None:
         sub = self._subs.get(told.sub)
         if sub is not None:
             sub.hear(told)
-
-    def _say(self, told: frames.Hungry | frames.Holds) -> None:
-        sub = self._subs.get(told.sub)
-        if sub is not None:
-            sub.say(told)
-
-    def _ended(self, told: frames.Ended) -> None:
-        sub = self._subs.pop(told.sub, None)
-        if sub is not None:
-            sub.shard.drop(sub)
-            sub.sink.ended(told.code, told.message, told.held)
 
     # What the links bring
 
@@ -251,42 +243,54 @@ class Asker:
 class RemoteSub:
     """One subscription of a remote shard: what its client has of it."""
 
-    __slots__ = ("_stash", "away", "generation", "number", "out", "prefix", "shard", "sink")
+    __slots__ = (
+        "_stash", "away", "generation", "number", "out", "prefix", "shard", "sink", "up",
+    )  # fmt: skip
 
     def __init__(self, shard: RemoteShard, sink: Sink) -> None:
         self.shard = shard
         self.sink = sink
         self.number = 0
         self.prefix = ""
+        self.up = False
+        """It is attached."""
         self.generation = 0
-        """What its settles carry; 0: it is not known yet."""
+        """What its settles carry, once it is."""
         self.away = False
         """Its client's connection is lost: what comes now comes again."""
         self.out: set[int] = set()
         """Receipt numbers that its client has."""
-        self._stash: list[frames.Deliver | frames.Lost] = []
+        self._stash: list[Said] = []
         """What came before the answer that it is for: lanes overtake each other."""
 
-    def hear(self, told: frames.Deliver | frames.Lost) -> None:
-        if told.generation > self.generation or not self.generation:
+    def hear(self, told: Said) -> None:
+        if not self.up:
+            self._stash.append(told)
+        elif not isinstance(told, frames.Deliver | frames.Lost):
+            self._say(told)
+        elif told.generation > self.generation:
             self._stash.append(told)
         elif told.generation == self.generation and not self.away:
             self._tell(told)
 
     def agreed(self, generation: int, out: set[int]) -> None:
         """It was attached or resumed."""
-        self.generation, self.away, self.out = generation, False, out
+        self.up, self.generation, self.away, self.out = True, generation, False, out
 
     def catch_up(self) -> None:
         stash, self._stash = self._stash, []
         for told in stash:
             self.hear(told)
 
-    def say(self, told: frames.Hungry | frames.Holds) -> None:
+    def _say(self, told: frames.Hungry | frames.Holds | frames.Ended) -> None:
         if isinstance(told, frames.Hungry):
             self.sink.hungry(told.hungry, told.held, told.waiting)
-        else:
+        elif isinstance(told, frames.Holds):
             self.sink.holds(told.held, told.waiting)
+        else:
+            self.shard.drop(self)
+            self.shard.asker.forget(self.number)
+            self.sink.ended(told.code, told.message, told.held)
 
     def _tell(self, told: frames.Deliver | frames.Lost) -> None:
         if isinstance(told, frames.Lost):
@@ -533,6 +537,6 @@ class RemoteShard:
         self._prefixes.clear()
         for sub in subs.values():
             self.asker.forget(sub.number)
-            if sub.generation:  # else its attach fails
+            if sub.up:  # else its attach fails
                 sub.sink.ended(code, message, sub.held())
         return sent

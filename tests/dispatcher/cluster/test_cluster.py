@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ import trio
 
 from pushlane.wire.errors import Conflict, NotFound, PushlaneError
 from pushlane_dispatcher.callers.door import Caller, Door
-from pushlane_dispatcher.callers.feed import Spec
+from pushlane_dispatcher.callers.feed import Feed, Spec
+from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.callers.publication import Publication
-from pushlane_dispatcher.core.act import Act
+from pushlane_dispatcher.callers.receive import Receive, Received
+from pushlane_dispatcher.core.act import ACK, Act
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
@@ -70,7 +73,7 @@ def owners(world: World) -> dict[int, str]:
 
 async def test_any_node_publishes_and_consumes_any_queue(autojump_clock: object) -> None:
     async with cluster(3) as world:
-        await make(world)
+        await make(world, shards=8)
         clients = [Client(node) for node in world.nodes]
         for n in range(60):
             done = await clients[n % 3].publish(message(b"%d" % n, key=f"k{n}"))
@@ -135,6 +138,34 @@ async def test_a_nack_an_extension_and_a_foreign_receipt_from_afar(autojump_cloc
         assert done.lost == []
         done = await one.ack(*one.receipts[8:])
         assert sum(high - low + 1 for _, low, high in done.duplicate) == 8
+
+
+def accept(receive: Receive) -> Callable[[Feed | None, PushlaneError | None], None]:
+    return lambda feed, error: receive.subscribed(feed)
+
+
+async def test_a_request_receives_from_shards_of_several_nodes(autojump_clock: object) -> None:
+    async with cluster(3) as world:
+        await make(world, shards=8)
+        client = Client(world.nodes[0])
+        await client.publish(*numbered(0, 24))
+        got: list[Received] = []
+        for node in (*world.nodes, *world.nodes):
+            receive = Receive(TENANT, "q", "somebody", 4, HOUR)
+            Client(node).door.subscribe(receive.spec, receive, accept(receive))
+            await until(lambda: hasattr(receive, "feed"))
+            before = trio.current_time()
+            await receive.wait(20_000, 1_000)
+            assert trio.current_time() - before < 2, "it waits though there is something"
+            got += receive.take(1 << 20, lambda message: len(message.body))
+            receive.begin()
+        assert sorted(int(one.message.body) for one in got) == list(range(24))
+        waiter: Waiter[Gather] = Waiter()
+        Client(world.nodes[1]).door.settle(
+            "q", ACK, [(one.prefix, one.n, one.n) for one in got], waiter
+        )
+        done = await waiter.wait()
+        assert (done.lost, done.error) == ([], None)
 
 
 async def test_a_killed_owner_is_followed_by_another_one(autojump_clock: object) -> None:

@@ -224,15 +224,31 @@ async def test_a_heartbeat_that_hangs_fails_as_well(
     class Hanging(ModelRing):
         hangs = False
 
+        def __init__(self, tables: Tables) -> None:
+            super().__init__(tables)
+            self.held: list[tuple[Write | Delete, Any]] = []
+
         def write_soon(self, write: Write | Delete, done: Any) -> None:
-            if not self.hangs:
+            if self.hangs:
+                self.held.append((write, done))
+            else:
                 super().write_soon(write, done)
+
+        def go_on(self) -> None:
+            self.hangs = False
+            for write, done in self.held:
+                self.write_soon(write, done)
 
     ring = Hanging(tables)
     store = await join(ring)
     ring.hangs = True
     await trio.sleep(6.5)
     assert store.ownership.beat_failing_ms == 5_500
+    ring.go_on()
+    await trio.testing.wait_all_tasks_blocked()
+    assert store.ownership.beat_failing_ms == 4_500, "it may have landed when it was begun"
+    await trio.sleep(1.1)
+    assert store.ownership.beat_failing_ms == 0
 
 
 # Owners

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from pushlane_storage.cassandra.ring import Delete, Level, Range, Row, Write, read_row
-from pushlane_storage.cassandra.tables import NODES, SLOTS
+from pushlane_storage.cassandra.tables import NODES, ROSTER, SLOTS
 from pushlane_storage.interface import Fenced, ProcessMissing, SlotOwned
 from pushlane_storage.member import Member, Owner
 from tests.held import let_go
@@ -52,6 +52,26 @@ async def test_a_fenced_process_goes_on_as_a_new_member(
     began = trio.current_time()
     assert await second.ownership.claim(7, "beta") == 2
     assert trio.current_time() == began, "the fence is enough, nobody is judged"
+
+
+async def test_who_is_fenced_while_it_looks_sees_itself_as_the_new_one(
+    join: Join, tables: Tables, autojump_clock: Clock
+) -> None:
+    class Interrupted(ModelRing):
+        fences = False
+
+        async def read(self, range: Range) -> list[Row]:
+            if range.table is ROSTER and self.fences:
+                self.fences = False
+                await second.ownership.fence(first.ownership.process)
+                await first.ownership.lost()
+            return await super().read(range)
+
+    ring = Interrupted(tables)
+    first, second = await join(ring), await join()
+    ring.fences = True
+    found = list(await seen(first))
+    assert found == sorted([first.ownership.process, second.ownership.process])
 
 
 async def test_an_idle_process_notices_its_fence_with_its_next_heartbeat(

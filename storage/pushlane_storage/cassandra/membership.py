@@ -164,9 +164,10 @@ class Membership:
         self.node.beat_soon()
 
     async def members(self) -> list[Member]:
-        node = await self.current()
-        others = await self._roster.others(node.process)
-        return sorted([*others, node.member], key=lambda member: member.process)
+        others = await self._roster.others((await self.current()).process)
+        node = await self.current()  # it may have been fenced meanwhile
+        there = [member for member in others if member.process != node.process]
+        return sorted([*there, node.member], key=lambda member: member.process)
 
     async def fence(self, process: str) -> None:
         assert process != self.node.process, "nobody fences itself"

@@ -44,6 +44,9 @@ SETTINGS = Settings(
     open_ms=10_000, recovery_reads=4, compare_ms=3_000,
 )  # fmt: skip
 
+LOOK_MS = 700
+"""How often a process looks who else is there."""
+
 
 class Process:
     def __init__(self, cluster: ReplicatedCluster, name: str) -> None:
@@ -194,10 +197,25 @@ class Process:
             trio.open_nursery() as nursery,
         ):  # fmt: skip
             self.dispatcher, self._tasks = dispatcher, nursery
+            nursery.start_soon(self._look_around, store)
             await self._stop.wait()
             self.dispatcher = None
             nursery.cancel_scope.cancel()
         await leases.close()
+
+    async def _look_around(self, store: CassandraStore) -> None:
+        """See who is there, again and again."""
+        while True:
+            await trio.sleep(LOOK_MS / 1000)
+            try:
+                members = await store.ownership.members()
+            except StoreError:
+                continue
+            found = [member.process for member in members]
+            assert found == sorted(set(found)), "somebody is there twice"
+            assert store.ownership.process in found, "it does not see itself"
+            if len(found) > 1:
+                self.world.fault("members.others")
 
     def _prefix(self) -> str:
         self._prefixes += 1

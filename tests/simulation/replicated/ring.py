@@ -24,7 +24,7 @@ from pushlane_storage.cassandra.ring import (
     check_range,
     check_write,
 )
-from pushlane_storage.cassandra.tables import NODES
+from pushlane_storage.cassandra.tables import NODES, ROSTER
 from pushlane_storage.interface import Outcome, StoreRefused, StoreUnknown
 from tests.simulation.replicated.replicas import COUNT, QUORUM, Replicas
 from tests.simulation.replicated.world import TrioWorld
@@ -136,6 +136,7 @@ class SimulatedRing:
 
     async def write(self, write: Write | Delete) -> None:
         check_write(write)
+        self._audit_removal(write)
         reply = Reply()
         self._send(self._write, write, lambda error: reply(None, error))
         await reply.wait()
@@ -177,6 +178,17 @@ class SimulatedRing:
         fences = change.table is NODES and change.row == {"fenced": True}
         if fences and self._looked.get(change.key) != self._world.now:
             why = f"{self._process.name} fences {change.key} without another look at its row"
+            self._world.failure = self._world.failure or AssertionError(why)
+
+    def _audit_removal(self, write: Write | Delete) -> None:
+        """Nobody is taken off the roster who is there."""
+        if not isinstance(write, Delete) or write.table is not ROSTER:
+            return
+        process = write.key[-1:]
+        nodes = self._network.replicas.decided.partition(NODES, process)
+        row = nodes.live(()) if nodes.rows else None
+        if row is not None and not row["fenced"]:
+            why = f"{self._process.name} takes {process} off the roster, which is there"
             self._world.failure = self._world.failure or AssertionError(why)
 
     def _send(self, action: Callable[..., None], request: Any, answer: Callable[..., None]) -> None:

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from pushlane_storage.cassandra.ring import Delete, Level, Range, Row, Write, read_row
-from pushlane_storage.cassandra.tables import NODES, SLOTS
+from pushlane_storage.cassandra.tables import NODES, ROSTER, SLOTS
 from pushlane_storage.interface import Fenced, ProcessMissing, SlotOwned
 from pushlane_storage.member import Member, Owner
 from tests.held import let_go
@@ -52,6 +52,26 @@ async def test_a_fenced_process_goes_on_as_a_new_member(
     began = trio.current_time()
     assert await second.ownership.claim(7, "beta") == 2
     assert trio.current_time() == began, "the fence is enough, nobody is judged"
+
+
+async def test_who_is_fenced_while_it_looks_sees_itself_as_the_new_one(
+    join: Join, tables: Tables, autojump_clock: Clock
+) -> None:
+    class Interrupted(ModelRing):
+        fences = False
+
+        async def read(self, range: Range) -> list[Row]:
+            if range.table is ROSTER and self.fences:
+                self.fences = False
+                await second.ownership.fence(first.ownership.process)
+                await first.ownership.lost()
+            return await super().read(range)
+
+    ring = Interrupted(tables)
+    first, second = await join(ring), await join()
+    ring.fences = True
+    found = list(await seen(first))
+    assert found == sorted([first.ownership.process, second.ownership.process])
 
 
 async def test_an_idle_process_notices_its_fence_with_its_next_heartbeat(
@@ -224,15 +244,31 @@ async def test_a_heartbeat_that_hangs_fails_as_well(
     class Hanging(ModelRing):
         hangs = False
 
+        def __init__(self, tables: Tables) -> None:
+            super().__init__(tables)
+            self.held: list[tuple[Write | Delete, Any]] = []
+
         def write_soon(self, write: Write | Delete, done: Any) -> None:
-            if not self.hangs:
+            if self.hangs:
+                self.held.append((write, done))
+            else:
                 super().write_soon(write, done)
+
+        def go_on(self) -> None:
+            self.hangs = False
+            for write, done in self.held:
+                self.write_soon(write, done)
 
     ring = Hanging(tables)
     store = await join(ring)
     ring.hangs = True
     await trio.sleep(6.5)
     assert store.ownership.beat_failing_ms == 5_500
+    ring.go_on()
+    await trio.testing.wait_all_tasks_blocked()
+    assert store.ownership.beat_failing_ms == 4_500, "it may have landed when it was begun"
+    await trio.sleep(1.1)
+    assert store.ownership.beat_failing_ms == 0
 
 
 # Owners

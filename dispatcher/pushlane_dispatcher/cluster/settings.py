@@ -117,6 +117,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Slots that a node gives up at once."""
     place_ms: int = 1_000
     """How often a node looks whether its slots belong elsewhere."""
+    leave_ms: int = 20_000
+    """How long a node that stops may take to give its slots to others."""
 
     def __post_init__(self) -> None:
         given = [self.certificate is not None, self.key is not None, self.authority is not None]

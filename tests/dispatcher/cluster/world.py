@@ -46,6 +46,15 @@ class MemoryLink:
             self.peer._inbox.append((at, bytes(frame)))
             self.peer._news.set()
 
+    @property
+    def waiting(self) -> int:
+        """What the other end has not taken."""
+        return sum(len(frame) for _, frame in self.peer._inbox)
+
+    async def room(self, below: int) -> None:
+        while not self.over and self.waiting >= below:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+
     async def run(self, take: Callable[[bytes | memoryview], None]) -> None:
         while not self.over:
             if not self._inbox:

@@ -315,16 +315,10 @@ async def test_large_messages_wait_at_their_owner_until_the_link_has_taken_some(
         world.air.most_delay = 5  # nothing arrives for a while
         client = Client(near)
         one, other = [
-            await client.subscribe(session=name, credit=100, lease_ms=HOUR)
-            for name in "ab"
+            await client.subscribe(session=name, credit=100, lease_ms=HOUR) for name in "ab"
         ]
-        most = 0
-        with trio.fail_after(1_000):
-            while len(one.bodies) + len(other.bodies) < 40:
-                waits = [link.waiting for link in world.air.links if not link.over]
-                most = max(most, *waits)
-                await trio.sleep(0.1)
-        assert 300_000 < most < 1_500_000, "what one window holds may come on top"
+        await until(lambda: len(one.bodies) + len(other.bodies) == 40, 1_000)
+        assert 300_000 < world.air.most_waiting < 1_500_000, "what one window holds may come on top"
         for each in (one, other):
             done = await each.ack(*each.receipts)
             assert (done.lost, done.error) == ([], None)

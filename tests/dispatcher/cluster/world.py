@@ -44,6 +44,7 @@ class MemoryLink:
         if not self.over and not self._air.is_cut(self._own, self._other):
             at = trio.current_time() + self._air.delay(self._own, self._other)
             self.peer._inbox.append((at, bytes(frame)))
+            self._air.most_waiting = max(self._air.most_waiting, self.waiting)
             self.peer._news.set()
 
     @property
@@ -89,6 +90,8 @@ class Air:
         self._rng = Random(seed)
         self._last: dict[tuple[str, str], float] = {}
         self.frames = 0
+        self.most_waiting = 0
+        """Bytes on one link."""
 
     def is_cut(self, one: str, other: str) -> bool:
         return frozenset((one, other)) in self.cuts

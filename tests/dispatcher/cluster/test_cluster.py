@@ -318,7 +318,7 @@ async def test_large_messages_wait_at_their_owner_until_the_link_has_taken_some(
             await client.subscribe(session=name, credit=100, lease_ms=HOUR) for name in "ab"
         ]
         await until(lambda: len(one.bodies) + len(other.bodies) == 100, 1_000)
-        assert 300_000 < world.air.most_waiting < 3_000_000, "what one window holds may come on top"
+        assert 300_000 < world.air.most_waiting < 5_000_000, "what one window holds may come on top"
         for each in (one, other):
             done = await each.ack(*each.receipts)
             assert (done.lost, done.error) == ([], None)

@@ -259,13 +259,13 @@ class World:
         await node.over.wait()
 
     async def linked(self) -> None:
-        """Until all see each other."""
-        await until(
-            lambda: all(
-                one.linked(*(other for other in self.nodes if other is not one))
-                for one in self.nodes
-            )
-        )
+        """Until all see each other, and that all take part in placement."""
+        await until(lambda: all(self._is_settled(node) for node in self.nodes))
+
+    def _is_settled(self, node: Node) -> bool:
+        others = [other for other in self.nodes if other is not node]
+        members = node.cluster.members.all
+        return node.linked(*others) and sum(one.placed for one in members) == len(self.nodes)
 
 
 class FarLeases(MemoryLeases):

@@ -152,7 +152,7 @@ class Cluster:
                 rest.abort()
 
             pair.serving = Serving(
-                self, data, rest, self._now, self._settings.shard_bytes, self._resume_ms, cut
+                self, data, rest, self._now, self._settings, self._resume_ms, cut
             )
             self._servings.add(pair.serving)
             self._be_placed()

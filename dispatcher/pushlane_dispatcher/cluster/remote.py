@@ -21,6 +21,7 @@ from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.browsing.question import Question, answer_type
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import decode_told, encode
+from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket
@@ -51,6 +52,15 @@ class Way(Protocol):
     """Where frames leave: a link."""
 
     def send(self, frame: bytes) -> None: ...
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait to be written."""
+        ...
+
+    async def room(self, below: int) -> None:
+        """Wait until fewer bytes than this wait, or it is over."""
+        ...
 
 
 class Sent(msgspec.Struct, eq=False):
@@ -90,14 +100,14 @@ class Asker:
     """What the gateways of this node ask of shards of one other node, over a pair of links."""
 
     def __init__(
-        self, process: str, data: Way, rest: Way, now: Callable[[], int], lost: Lost, most: int
-    ) -> None:
-        """`most`: bytes of publishes that may wait for answers, of one shard."""
+        self, process: str, data: Way, rest: Way, now: Callable[[], int], lost: Lost,
+        settings: ClusterSettings,
+    ) -> None:  # fmt: skip
         self.process = process
         self.data = data
         self.rest = rest
         self.now = now
-        self.most = most
+        self.settings = settings
         self.up = True
         self._lost = lost
         self._next = 1
@@ -363,12 +373,20 @@ class RemoteShard:
 
     @property
     def congested(self) -> bool:
-        return self._size >= self.asker.most
+        return self._full or self.asker.data.waiting > self.asker.settings.hold_bytes
+
+    @property
+    def _full(self) -> bool:
+        return self._size >= self.asker.settings.shard_bytes
 
     async def room(self, claims: Claims = ()) -> None:
-        """Wait while too much waits for answers. Its owner deals with whose share that is."""
+        """Wait while too much waits for answers, or on the way there. Its owner deals with whose
+        share that is."""
         while self.congested and self.running:
-            await self._room.wait()
+            if self._full:
+                await self._room.wait()
+            else:
+                await self.asker.data.room(self.asker.settings.hold_bytes // 2)
         if not self.running:
             raise Unsent(MOVED, retry_ms=RETRY_MS)
 
@@ -401,7 +419,7 @@ class RemoteShard:
             return
         del self._sent[id]
         self._size -= sent.size
-        if not self.congested:
+        if not self._full:
             self._room.set()
             self._room = trio.Event()
         if isinstance(told, PushlaneError):

@@ -20,6 +20,7 @@ from pushlane_dispatcher.browsing.question import AnyQuestion
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import Fault, decode_asked, encode, packed
 from pushlane_dispatcher.cluster.remote import Way
+from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket
@@ -83,12 +84,14 @@ class Served:
 class FarSink:
     """The end of a subscription here: what its shard says goes over the links."""
 
-    __slots__ = ("_serving", "generation", "number", "prefix", "served")
+    __slots__ = ("_serving", "credit", "generation", "number", "prefix", "served")
 
-    def __init__(self, serving: Serving, number: int, served: Served) -> None:
+    def __init__(self, serving: Serving, number: int, served: Served, credit: int) -> None:
         self._serving = serving
         self.number = number
         self.served = served
+        self.credit = credit
+        """What its gateway grants, whether or not the shard holds back."""
         self.prefix = ""
         self.generation = 0
 
@@ -114,15 +117,17 @@ class FarSink:
 
 class Serving:
     def __init__(
-        self, host: Host, data: Way, rest: Way, now: Callable[[], int], most: int,
-        resume_ms: int, cut: Callable[[str], None],
+        self, host: Host, data: Way, rest: Way, now: Callable[[], int],
+        settings: ClusterSettings, resume_ms: int, cut: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`most`: bytes of publishes that may wait for room in one shard. `cut` ends the links."""
+        """`cut` ends the links."""
         self._host = host
         self.data = data
         self._rest = rest
         self._now = now
-        self._most = most
+        self._settings = settings
+        self._held_back: dict[FarSink, None] = {}
+        """Those that get nothing until there is room on the way."""
         self._resume_ms = resume_ms
         self._cut = cut
         self._up = True
@@ -226,7 +231,7 @@ class Serving:
     def _line_up(self, served: Served, asked: frames.Publish) -> None:
         served.waiting += sum(map(size_of, asked.messages))
         served.line.append(asked)
-        if served.waiting > 2 * self._most:
+        if served.waiting > 2 * self._settings.shard_bytes:
             self._cut("it publishes more than it may")
         elif len(served.line) == 1:
             self._host.start_soon(self._publish_later, served)
@@ -260,7 +265,7 @@ class Serving:
             asked.session, asked.credit, asked.lease_ms, asked.explicit, asked.ack_none,
             asked.shared, asked.client, asked.claims, asked.prefix, asked.held,
         )  # fmt: skip
-        sink = self._subs[asked.sub] = FarSink(self, asked.sub, served)
+        sink = self._subs[asked.sub] = FarSink(self, asked.sub, served, asked.credit)
 
         def answer(attached: Attached | None, error: PushlaneError | None) -> None:
             if attached is None:
@@ -318,7 +323,9 @@ class Serving:
             if self._up:
                 self.data.send(encode(frames.Credited(asked.id)))
 
-        sink.served.runner.credit(sink.prefix, sink, asked.credit, answer)
+        sink.credit = asked.credit
+        credit = 0 if sink in self._held_back else asked.credit
+        sink.served.runner.credit(sink.prefix, sink, credit, answer)
 
     def _settle(self, asked: frames.Settle) -> None:
         runner = self._runner(asked.ref)
@@ -346,11 +353,31 @@ class Serving:
         pushed = [_pushed(run, now) for run in runs]
         if sum([size_of(message) for run in runs for message in run.messages]) <= PIECE_BYTES:
             send(encode(frames.Deliver(sink.number, sink.generation, again, held, waiting, pushed)))
+        else:
+            for run in _pieces(pushed):
+                piece = frames.Deliver(sink.number, sink.generation, again, held, waiting, [run])
+                send(encode(piece))
+        if self.data.waiting > self._settings.hold_bytes:
+            self._hold_back(sink)
+
+    # Holding back
+
+    def _hold_back(self, sink: FarSink) -> None:
+        """Too much waits on the way: this one gets no more for now."""
+        if sink in self._held_back:
             return
-        for piece in _pieces(pushed):
-            send(
-                encode(frames.Deliver(sink.number, sink.generation, again, held, waiting, [piece]))
-            )
+        self._held_back[sink] = None
+        if len(self._held_back) == 1:
+            self._host.start_soon(self._let_go)
+        sink.served.runner.credit(sink.prefix, sink, 0)
+
+    async def _let_go(self) -> None:
+        """When there is room again: those that waited the longest go first."""
+        await self.data.room(self._settings.hold_bytes // 2)
+        held_back, self._held_back = self._held_back, {}
+        for sink in held_back:
+            if self._subs.get(sink.number) is sink:
+                sink.served.runner.credit(sink.prefix, sink, sink.credit)
 
     # Asking
 

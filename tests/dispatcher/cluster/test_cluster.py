@@ -13,7 +13,9 @@ from pushlane_dispatcher.callers.feed import Feed, Spec
 from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.callers.receive import Receive, Received
+from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.act import ACK, Act
+from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
@@ -298,6 +300,28 @@ async def test_the_last_node_is_not_drained(autojump_clock: object) -> None:
             await second.cluster.set_draining("a", True)
         with pytest.raises(NotFound, match="no node z"):
             await second.cluster.set_draining("z", True)
+
+
+async def test_large_messages_wait_at_their_owner_until_the_link_has_taken_some(
+    autojump_clock: object,
+) -> None:
+    small, bounds = ClusterSettings(hold_bytes=300_000), Bounds(window_bytes=500_000)
+    async with cluster(2, cluster=small, bounds=bounds) as world:
+        await make(world, shards=1)
+        await Client(world.nodes[0]).publish(message(b"x" * 100_000))
+        owner = next(node for node in world.nodes if node.name == owners(world)[0])
+        near = next(node for node in world.nodes if node is not owner)
+        await Client(owner).publish(*(message(b"x" * 100_000) for _ in range(99)))
+        world.air.most_delay = 5  # nothing arrives for a while
+        client = Client(near)
+        one, other = [
+            await client.subscribe(session=name, credit=100, lease_ms=HOUR) for name in "ab"
+        ]
+        await until(lambda: len(one.bodies) + len(other.bodies) == 100, 1_000)
+        assert 300_000 < world.air.most_waiting < 5_000_000, "what one window holds may come on top"
+        for each in (one, other):
+            done = await each.ack(*each.receipts)
+            assert (done.lost, done.error) == ([], None)
 
 
 async def test_a_deleted_queue_takes_nothing_more_through_any_node(autojump_clock: object) -> None:

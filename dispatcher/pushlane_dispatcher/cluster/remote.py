@@ -265,8 +265,8 @@ class RemoteSub:
     """One subscription of a remote shard: what its client has of it."""
 
     __slots__ = (
-        "_stash", "ack_none", "away", "credits", "generation", "number", "out", "prefix", "shard", "sink",
-        "turn", "up",
+        "_stash", "ack_none", "away", "credits", "generation", "number", "out", "prefix", "shard",
+        "sink", "turn", "up",
     )  # fmt: skip
 
     def __init__(self, shard: RemoteShard, sink: Sink, ack_none: bool) -> None:

@@ -179,14 +179,14 @@ class Serving:
                 self._served[asked.ref] = Served(asked.ref, runner, asked.claims)
                 self._answer(frames.Opened(asked.ref))
                 if not runner.running:
-                    self._let_go(self._served[asked.ref])
+                    self._put_down(self._served[asked.ref])
 
     def stopped(self, runner: ShardRunner) -> None:
         """A shard has stopped: whoever uses it there is told."""
         for served in [one for one in self._served.values() if one.runner is runner]:
-            self._let_go(served)
+            self._put_down(served)
 
-    def _let_go(self, served: Served) -> None:
+    def _put_down(self, served: Served) -> None:
         del self._served[served.ref]
         line = list(served.line)
         served.leave()

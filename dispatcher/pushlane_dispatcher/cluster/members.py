@@ -97,8 +97,8 @@ class Members:
             if member.beat != watched.member.beat:
                 watched.moved_at, watched.silent_ms, watched.refusals = now, 0.0, 0
             elif beating:
-                most = 2 * self._settings.look_ms
-                watched.silent_ms += min(passed * 1000, most)
+                # Should we have stood still ourselves, that is not the other's silence.
+                watched.silent_ms += min(passed * 1000, 2 * self._settings.heart_ms)
             watched.member = member
         if own is not None:
             self._own = own

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pushlane.wire.errors import PushlaneError, Unavailable
+from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.browsing.question import AnyQuestion
 from pushlane_dispatcher.cluster import frames
@@ -74,6 +74,11 @@ class Served:
         """Publishes that wait for room."""
         self.waiting = 0
         """Their bytes."""
+
+    def leave(self) -> None:
+        """What waits for room is not to be stored any more."""
+        self.line.clear()
+        self.waiting = 0
 
 
 class FarSink:
@@ -174,18 +179,23 @@ class Serving:
                 self._served[asked.ref] = Served(asked.ref, runner, asked.claims)
                 self._answer(frames.Opened(asked.ref))
                 if not runner.running:
-                    self.stopped(runner)
+                    self._put_down(self._served[asked.ref])
 
     def stopped(self, runner: ShardRunner) -> None:
         """A shard has stopped: whoever uses it there is told."""
-        reason = runner.stopped_by
         for served in [one for one in self._served.values() if one.runner is runner]:
-            del self._served[served.ref]
-            for asked in served.line:
-                self._fail(asked.id, _unsent(runner))
-            code = "unavailable" if reason is None else reason.code
-            message = "it has stopped" if reason is None else reason.value
-            self._answer(frames.Gone(served.ref, code, message))
+            self._put_down(served)
+
+    def _put_down(self, served: Served) -> None:
+        del self._served[served.ref]
+        line = list(served.line)
+        served.leave()
+        for asked in line:
+            self._fail(asked.id, _unsent(served.runner))
+        reason = served.runner.stopped_by
+        code = "unavailable" if reason is None else reason.code
+        message = "it has stopped" if reason is None else reason.value
+        self._answer(frames.Gone(served.ref, code, message))
 
     def _runner(self, ref: int) -> ShardRunner | None:
         served = self._served.get(ref)
@@ -227,20 +237,22 @@ class Serving:
             self._host.start_soon(self._publish_later, served)
 
     async def _publish_later(self, served: Served) -> None:
-        while served.line:
-            asked = served.line[0]
+        """A task: while there is a line, one after the other."""
+        line = served.line
+        while line:
+            asked, error = line[0], None
             try:
                 await served.runner.room(served.claims)
-            except PushlaneError:
-                if not served.runner.running:
-                    error = _unsent(served.runner)
-                if asked in served.line:
-                    self._fail(asked.id, error)
-            else:
+            except PushlaneError as fault:
+                error = fault if served.runner.running else _unsent(served.runner)
+            if not line or line[0] is not asked:  # the shard has stopped, or the links broke
+                return
+            line.popleft()
+            served.waiting -= sum(map(size_of, asked.messages))
+            if error is None:
                 self._publish_now(served, asked)
-            if served.line and served.line[0] is asked:
-                served.line.popleft()
-                served.waiting -= sum(map(size_of, asked.messages))
+            else:
+                self._fail(asked.id, error)
 
     # Consuming
 
@@ -278,6 +290,8 @@ class Serving:
 
         def answer(generation: int, lost: list[ReceiptRun], error: PushlaneError | None) -> None:
             if error is not None:
+                if isinstance(error, NotFound):
+                    self.forget(sink)
                 self._fail(asked.id, error)
                 return
             sink.generation = generation
@@ -393,6 +407,8 @@ class Serving:
         It is no fault of what was reserved. Whoever comes back goes on with it.
         """
         self._up = False
+        for served in self._served.values():
+            served.leave()  # whoever sent it sends it again
         self._served.clear()
         subs, self._subs = self._subs, {}
         for sink in subs.values():

@@ -151,8 +151,9 @@ class Dispatcher:
             self.usage_writer,
         )
         self.due = DueShards(
-            context.store.ownership, context.settings, context.clock.wall, self._open_due
-        )
+            context.store.ownership, context.settings, context.clock.wall, self._open_due,
+            lambda slot: self.cluster is None or self.cluster.belongs_here(slot),
+        )  # fmt: skip
         self._open: dict[Name, OpenQueue] = {}
         self._views = Views(context, self._shards.running, self._look_elsewhere)
         self._manager: Manager = Manager(

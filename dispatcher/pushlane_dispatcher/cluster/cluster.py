@@ -19,7 +19,7 @@ from pushlane.wire.errors import Conflict, NotFound
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.members import Members
 from pushlane_dispatcher.cluster.peers import LinkLike, Peers
-from pushlane_dispatcher.cluster.placement import to_give_up
+from pushlane_dispatcher.cluster.placement import placed, to_give_up
 from pushlane_dispatcher.cluster.remote import RemoteShard, Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.cluster.router import Router
@@ -189,6 +189,11 @@ class Cluster:
             serving.stopped(runner)
 
     # Placement
+
+    def belongs_here(self, slot: int) -> bool:
+        """Whether this node is to have a slot."""
+        place = placed(slot, self.members.places)
+        return place is not None and place.process == self._ownership.process
 
     async def _rebalance(self) -> None:
         """A task: gives up slots that belong elsewhere, a few at a time."""

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 STAY = 0.7
 """How likely a client comes back to the node where it was, if that is there."""
 REPEAT_MS = 100
+ANY = 1 << 30
+"""Of owners nobody knows what their grants of a moment ago have come to, so credit is judged by
+what a node has pushed to its client (`Session.out`)."""
 LOOK_MS = 20
 
 
@@ -169,6 +172,10 @@ class Session:
         self.over = False
         self.feed: Feed | None = None
         self.parts = [self]
+        self.out: set[Receipt] = set()
+        """What was pushed to its client, and is neither settled nor lost."""
+        self._most = self.credit
+        """The highest credit that a shard may go by."""
         self._prefixes: set[str] = set()
         self._away = 0
 
@@ -221,6 +228,7 @@ class Session:
     def resume(self, conn: NodeConnection, held: list[ReceiptRun]) -> None:
         assert self.feed is not None
         self.conn = conn
+        self.out = {(prefix, n) for prefix, low, high in held for n in range(low, high + 1)}
         # The owners may learn of it late. Until then what they count as broken may be so.
         self.feed.resume(held, (), partial(self._resumed, conn))
 
@@ -228,6 +236,10 @@ class Session:
         if self.conn is conn:
             self.world.record(history.Resume(self.world.now, self.label))
             self._answer(self.consumer.resumed, self, lost)
+
+    def gone(self, receipts: list[ReceiptRun]) -> None:
+        for prefix, low, high in receipts:
+            self.out.difference_update((prefix, n) for n in range(low, high + 1))
 
     def unsubscribe(self) -> None:
         self.closed = True
@@ -244,6 +256,7 @@ class Session:
 
     def set_credit(self, credit: int) -> None:
         self.credit = credit
+        self._most = max(self._most, credit)
         if self.feed is not None and not self.over:
             self.feed.set_credit(credit)
             self._look(credit)
@@ -254,7 +267,7 @@ class Session:
             return
         parts = self.feed._parts
         if all(not part._asked for part in parts) and sum(part.most for part in parts) <= credit:
-            self.world.record(history.Credit(self.world.now, self.label, credit))
+            self._most = credit
         else:
             self.world.after(LOOK_MS, self.node.guarded(self._look), credit)
 
@@ -268,9 +281,14 @@ class Session:
             self._prefixes.add(prefix)
             for run in runs:
                 numbers += range(run.n, run.n + len(run.messages))
+            if self.conn is not None:
+                self.out.update((prefix, n) for n in numbers)
+                out, name = len(self.out), f"{self.label}.credit"
+                self.world.record(history.Bound(self.world.now, name, out, self._most))
         self._answer(self.consumer.got, self, prefix, numbers)
 
     def lost(self, receipts: list[ReceiptRun]) -> None:
+        self.gone(receipts)
         self._answer(self.consumer.told_lost, receipts)
 
     def quiet(self) -> None:
@@ -315,7 +333,7 @@ class NodeConsumer(Consumer):
         fan = self.fan = Session(self, conn, f"{self.name}:{self.subscriptions}")
         self.world.record(
             history.Subscribe(
-                self.world.now, fan.label, fan.session, fan.queue, fan.credit, self.ack_none
+                self.world.now, fan.label, fan.session, fan.queue, ANY, self.ack_none
             )
         )
         conn.door.subscribe(fan.spec, fan, fan.subscribed)
@@ -424,11 +442,11 @@ class NodeConsumer(Consumer):
         if fan.feed is None or fan.over:
             answer(Gather.all_lost(receipts))
         else:
+            if kind != "extend":
+                fan.gone(receipts)
             fan.feed.settle(ACTS[kind], receipts, answer, silently=silently)
 
     def _set_credit(self, conn: Connection, fan: Any, credit: int) -> None:
-        if credit > fan.credit:
-            self.world.record(history.Credit(self.world.now, fan.label, credit))
         fan.set_credit(credit)
 
 

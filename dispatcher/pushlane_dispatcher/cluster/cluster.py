@@ -82,7 +82,7 @@ class Cluster:
             ownership, self.members, self.peers, settings, shards.open, shards.has_slot
         )
         self._pairs: dict[str, _Pair] = {}
-        self._servings: set[Serving] = set()
+        self._servings: dict[Serving, None] = {}
         self.moves = 0
         """Slots that were given up because they belong elsewhere."""
 
@@ -149,7 +149,7 @@ class Cluster:
             pair.serving = Serving(
                 self, data, rest, self._now, self._settings.shard_bytes, self._resume_ms, cut
             )
-            self._servings.add(pair.serving)
+            self._servings[pair.serving] = None
             self._be_placed()
             rest.send(frames.encode(frames.Paired()))
         return pair
@@ -160,7 +160,7 @@ class Cluster:
         for link in pair.links.values():
             link.abort()
         if pair.serving is not None and pair.serving in self._servings:
-            self._servings.discard(pair.serving)
+            del self._servings[pair.serving]
             pair.serving.over()
 
     def running(self, key: ShardKey) -> ShardRunner | None:

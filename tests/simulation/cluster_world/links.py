@@ -215,6 +215,7 @@ class NodeNetwork:
             try:
                 await trio.sleep_forever()
             finally:
+                self._serve = None
                 if self._air.listening.get(self.node.address) is self:
                     self._air.died(self.node, machine=False)
 

@@ -52,8 +52,12 @@ async def _run(world: ClusterWorld, events: int) -> Report:
             patch.object(Shard, "settle", _started(cluster)),
             patch.object(OpenQueue, "publish_soon", _reached(cluster)),
         ):
-            await _play(world, cluster, events)
-            nursery.cancel_scope.cancel()
+            try:
+                await _play(world, cluster, events)
+            finally:  # whoever closed in good order might wait for answers that nobody plans
+                for node in list(cluster.processes):
+                    node.kill()
+                nursery.cancel_scope.cancel()
     return world.checker.finish()
 
 

@@ -54,8 +54,8 @@ class Network(Protocol):
 class Cluster:
     def __init__(
         self, ownership: Ownership, settings: ClusterSettings, member: Member, network: Network,
-        shards: Shards, now: Callable[[], int], chance: Callable[[], float], resume_ms: int,
-        nursery: trio.Nursery,
+        shards: Shards, now: Callable[[], int], wall: Callable[[], int],
+        chance: Callable[[], float], resume_ms: int, nursery: trio.Nursery,
         open_queue: Callable[[str, str], Awaitable[object]],
         row_of: Callable[[str, str, str], Awaitable[QueueRow]],
         stopped: Callable[[QueueRow], None],
@@ -75,7 +75,7 @@ class Cluster:
         self._row_of = row_of
         self._stopped = stopped
         self.start_soon = nursery.start_soon
-        self.repeats = Repeats(settings, open_queue, nursery.start_soon)
+        self.repeats = Repeats(settings, open_queue, nursery.start_soon, wall)
         self.members = Members(ownership, settings, self._members_changed)
         self.peers = Peers(self.members, settings, network.dial, now, self._lost, nursery, chance)
         self.router = Router(

@@ -2,7 +2,8 @@
 
 They go to its next owner before anything newer does, in their order. What was certainly not taken
 can always be repeated, and what has a producer's number too: if it was stored after all, the next
-owner knows it. An id of the application is known for a while only. Of the rest the outcome is
+owner knows it. An id of the application is known for a while only, from
+the message's first publish on. Of the rest the outcome is
 unknown, and its producer is told so.
 """
 
@@ -19,7 +20,7 @@ from pushlane_dispatcher.core.effects import PublishTicket
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.queues.queues import Name
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.message import Message, dedup_id
+from pushlane_storage.message import Message, dedup_id, is_transfer
 from pushlane_storage.queue import QueueRow
 
 UNKNOWN = "the server of this queue went away: the message may be stored or not"
@@ -39,11 +40,14 @@ class Repeats:
         settings: ClusterSettings,
         open_queue: Callable[[str, str], Awaitable[object]],
         start_soon: Callable[..., None],
+        wall: Callable[[], int],
     ) -> None:
-        """`open_queue` opens a queue, and has it `flush` here before anybody else gets it."""
+        """`open_queue` opens a queue, and has it `flush` here before anybody else gets it. `wall`
+        is the time by which publishes are stamped."""
         self._settings = settings
         self._open = open_queue
         self._start_soon = start_soon
+        self._wall = wall
         self._queues: dict[Name, Waiting] = {}
         self._bytes = 0
         self.repeated = 0
@@ -71,13 +75,16 @@ class Repeats:
         """How long it may be repeated, in trio's time; None: not at all."""
         if self._bytes + sent.size > self._settings.repeat_bytes:
             return None
-        wait_ms = self._settings.publish_ms
+        wait_ms, wall = self._settings.publish_ms, self._wall()
         if not sent.unsent:
             for message in sent.messages:
-                if message.producer is None:
+                if message.producer is None and not is_transfer(message):
                     if dedup_id(message) is None:
                         return None
-                    wait_ms = min(wait_ms, row.config.dedup_window_ms // 2)
+                    age = wall - message.published_at
+                    wait_ms = min(wait_ms, row.config.dedup_window_ms // 2 - age)
+        if wait_ms <= 0:
+            return None
         return trio.current_time() + wait_ms / 1000
 
     async def _drive(self, place: Name) -> None:
@@ -99,9 +106,13 @@ class Repeats:
         waiting = self._queues.pop((queue.row.tenant, queue.row.name), None)
         if waiting is None:
             return
+        now = trio.current_time()
         for key, line in waiting.lines.items():
-            for sent, _ in line:
+            for sent, until in line:
                 self._bytes -= sent.size
+                if until <= now:
+                    _answer(sent, Unavailable(UNKNOWN, retry_ms=100))
+                    continue
                 if waiting.row.id != queue.row.id:
                     _answer(sent, NotFound(f"queue {queue.row.name} was deleted"))
                     continue

@@ -14,6 +14,8 @@ from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_history import event as history
 from pushlane_storage.bucket import ShardKey
+from pushlane_storage.message import Message, is_transfer
+from pushlane_storage.queue import QueueRow
 from tests.simulation.cluster_world.clients import NodeConsumer, NodeProducer
 from tests.simulation.cluster_world.links import Air
 from tests.simulation.cluster_world.node import ClusterNode
@@ -225,6 +227,24 @@ class ClusterOfNodes(ReplicatedCluster):
 
     def label_of(self, sub: Subscription) -> str:
         return sub.session.removeprefix("s-")
+
+    def repeated(self, row: QueueRow, message: Message) -> None:
+        """A node publishes it again."""
+        if is_transfer(message):
+            return
+        self.world.fault("publish.repeated")
+        by_number = message.producer is not None
+        age = self.world.time - message.published_at
+        if by_number or (message.dedup and age <= row.config.dedup_window_ms):
+            self.world.record(
+                history.Publish(
+                    self.world.now, self.world.op(), self.names[row.id], message.body.decode(),
+                    message.key, message.dedup, message.producer, message.producer_seq or None,
+                    0, bool(message.expires_at),
+                    max(0, message.expires_at - message.published_at),
+                    max(0, message.not_before - message.published_at),
+                )
+            )  # fmt: skip
 
     def started(self, shard: Shard, receipt: str) -> None:
         """What a zombie takes for started is its own affair, once the receipt is void."""

@@ -13,6 +13,7 @@ from unittest.mock import patch
 import trio
 
 from pushlane.wire.errors import PushlaneError
+from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.queues.open_queue import OpenQueue
@@ -51,6 +52,7 @@ async def _run(world: ClusterWorld, events: int) -> Report:
             patch.object(Engine, "_transferred", answered(cluster)),
             patch.object(Shard, "settle", _started(cluster)),
             patch.object(OpenQueue, "publish_soon", _reached(cluster)),
+            patch.object(Repeats, "flush", _repeated(cluster)),
         ):
             try:
                 await _play(world, cluster, events)
@@ -100,6 +102,23 @@ def _reached(cluster: ClusterOfNodes) -> Any:
             answer(None, error)
 
     return reached
+
+
+def _repeated(cluster: ClusterOfNodes) -> Any:
+    """What a node publishes again on its own account is another request, of the same message. It
+    may only do that with what can be told from a first one."""
+    flush = Repeats.flush
+
+    def repeated(self: Repeats, queue: OpenQueue) -> None:
+        waiting = self._queues.get((queue.row.tenant, queue.row.name))
+        for line in () if waiting is None else waiting.lines.values():
+            for sent, until in line:
+                if until > trio.current_time() and not sent.unsent:
+                    for message in sent.messages:
+                        cluster.repeated(queue.row, message)
+        flush(self, queue)
+
+    return repeated
 
 
 async def _play(world: ClusterWorld, cluster: ClusterOfNodes, events: int) -> None:

@@ -81,6 +81,8 @@ class Cluster:
         self.router = Router(
             ownership, self.members, self.peers, settings, shards.open, shards.has_slot
         )
+        self._placed_as = ""
+        """The process that others have reached: after a fence it is another one."""
         self._pairs: dict[str, _Pair] = {}
         self._servings: dict[Serving, None] = {}
         self.moves = 0
@@ -100,8 +102,10 @@ class Cluster:
             self._be_placed()  # there is nobody who could have reached it
 
     def _be_placed(self) -> None:
-        """Take part in placement: others can reach this node."""
-        if not self._member.placed:
+        """Take part in placement: others can reach this node, as the process that it is now."""
+        process = self._ownership.process
+        if self._placed_as != process:
+            self._placed_as = process
             self._member = msgspec.structs.replace(self._member, placed=True)
             self._ownership.introduce(self._member)
 

@@ -177,7 +177,7 @@ class Dispatcher:
         context = self._context
         self.cluster = cluster = Cluster(
             context.store.ownership, settings, member, network, self._shards, context.clock.now,
-            context.chance, context.limits.resume_ms, self._nursery,
+            context.clock.wall, context.chance, context.limits.resume_ms, self._nursery,
             self.open, self._row_of, self._queue_stopped,
         )  # fmt: skip
         self._nursery.start_soon(cluster.run)

@@ -54,8 +54,8 @@ class Network(Protocol):
 class Cluster:
     def __init__(
         self, ownership: Ownership, settings: ClusterSettings, member: Member, network: Network,
-        shards: Shards, now: Callable[[], int], chance: Callable[[], float], resume_ms: int,
-        nursery: trio.Nursery,
+        shards: Shards, now: Callable[[], int], wall: Callable[[], int],
+        chance: Callable[[], float], resume_ms: int, nursery: trio.Nursery,
         open_queue: Callable[[str, str], Awaitable[object]],
         row_of: Callable[[str, str, str], Awaitable[QueueRow]],
         stopped: Callable[[QueueRow], None],
@@ -75,14 +75,16 @@ class Cluster:
         self._row_of = row_of
         self._stopped = stopped
         self.start_soon = nursery.start_soon
-        self.repeats = Repeats(settings, open_queue, nursery.start_soon)
+        self.repeats = Repeats(settings, open_queue, nursery.start_soon, wall)
         self.members = Members(ownership, settings, self._members_changed)
         self.peers = Peers(self.members, settings, network.dial, now, self._lost, nursery, chance)
         self.router = Router(
             ownership, self.members, self.peers, settings, shards.open, shards.has_slot
         )
+        self._placed_as = ""
+        """The process that others have reached: after a fence it is another one."""
         self._pairs: dict[str, _Pair] = {}
-        self._servings: set[Serving] = set()
+        self._servings: dict[Serving, None] = {}
         self._stopping = False
         self.moves = 0
         """Slots that were given up because they belong elsewhere."""
@@ -101,8 +103,10 @@ class Cluster:
             self._be_placed()  # there is nobody who could have reached it
 
     def _be_placed(self) -> None:
-        """Take part in placement: others can reach this node."""
-        if not self._member.placed:
+        """Take part in placement: others can reach this node, as the process that it is now."""
+        process = self._ownership.process
+        if self._placed_as != process:
+            self._placed_as = process
             self._show(placed=True)
 
     def _show(self, **changes: Any) -> None:
@@ -154,7 +158,7 @@ class Cluster:
             pair.serving = Serving(
                 self, data, rest, self._now, self._settings, self._resume_ms, cut
             )
-            self._servings.add(pair.serving)
+            self._servings[pair.serving] = None
             self._be_placed()
             rest.send(frames.encode(frames.Paired()))
         return pair
@@ -165,7 +169,7 @@ class Cluster:
         for link in pair.links.values():
             link.abort()
         if pair.serving is not None and pair.serving in self._servings:
-            self._servings.discard(pair.serving)
+            del self._servings[pair.serving]
             pair.serving.over()
 
     def running(self, key: ShardKey) -> ShardRunner | None:

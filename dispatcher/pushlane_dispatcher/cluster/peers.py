@@ -176,6 +176,13 @@ class Peers:
                     await link.run(take)
                     nursery.cancel_scope.cancel()
 
+                async def lose_patience() -> None:
+                    """They are no pair for the other node when our process changed in between."""
+                    await trio.sleep(self._settings.pair_ms / 1000)
+                    if peer.asker is not asker:
+                        nursery.cancel_scope.cancel()
+
+                nursery.start_soon(lose_patience)
                 nursery.start_soon(run, data, asker.take)
                 nursery.start_soon(run, rest, begin)
                 pair = frames.encode(frames.Pair(id))

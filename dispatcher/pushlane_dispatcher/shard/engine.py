@@ -97,7 +97,7 @@ class Engine:
         self._asked: dict[Outcome, int] = {}
         """Writes that the store has not answered yet, and since when; the oldest first."""
         self._tidying: deque[Mark | Drop | DropPurges | WriteNote] = deque()
-        self.tickets: set[Ticket] = set()
+        self.tickets: dict[Ticket, None] = {}
         """Whose token waits for an answer."""
         self.waiting_publishers = WaitingPublishers()
         """Publishers that wait for room."""
@@ -498,7 +498,7 @@ class Engine:
         if self._notes is not None:
             self._notes.answered(ticket, None)
         if ticket.token is not None:
-            self.tickets.discard(ticket)
+            self.tickets.pop(ticket, None)
             ticket.token(ticket, None)
 
     def catch_up(self) -> bool:
@@ -559,7 +559,7 @@ class Engine:
 
     def _end(self, reason: Stop) -> None:
         self.stopped_by = reason
-        tickets, self.tickets = self.tickets, set()
+        tickets, self.tickets = self.tickets, {}
         for ticket in tickets:
             error = Unavailable(reason.value, retry_ms=1_000)
             if self._notes is not None:

@@ -177,7 +177,7 @@ class ShardRunner:
         if self._notes is not None:
             self._notes.published(messages, ticket)
         if answer is not None:
-            self._engine.tickets.add(ticket)
+            self._engine.tickets[ticket] = None
         if idle:
             self._engine.begin()
         else:
@@ -440,7 +440,7 @@ class ShardRunner:
         self._allow("purged")
         ticket = SettleTicket(answer)
         self._shard.cancel(lane, seq, not_before, ticket, now)
-        self._engine.tickets.add(ticket)
+        self._engine.tickets[ticket] = None
         self._engine.wake()
 
     def configure(self, config: QueueConfig, dead_letter: str | None) -> None:
@@ -535,7 +535,7 @@ class ShardRunner:
     def _ticket(self, answer: SettleAnswer | None) -> SettleTicket:
         ticket = SettleTicket(answer, silent=answer is None)
         if answer is not None:
-            self._engine.tickets.add(ticket)
+            self._engine.tickets[ticket] = None
         self._engine.wake()
         return ticket
 

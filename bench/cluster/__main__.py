@@ -33,7 +33,7 @@ QUICK = Plan(rounds=1, messages=6_400, paced_s=3.0)
 PARTS: dict[str, Callable[[list[Node], Plan], None]] = {
     "cost": lambda nodes, plan: speed.cost(nodes, plan.rounds, plan.messages),
     "latency": lambda nodes, plan: speed.latency(nodes, plan.rounds, plan.paced_s),
-    "idle": lambda nodes, plan: speed.idle(nodes),
+    "idle": lambda nodes, _: speed.idle(nodes),
     "kill": lambda nodes, plan: failover.killed(nodes, plan.rounds),
     "hang": lambda nodes, plan: failover.hung(nodes, plan.rounds),
     "stop": lambda nodes, plan: failover.stopped(nodes, plan.rounds),
@@ -46,12 +46,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="NAME", default=list(PARTS))
     args = parser.parse_args()
     print("Three nodes on one Cassandra node (commitlog_sync: batch) and Redis")
-    with tempfile.TemporaryDirectory(prefix="pushlane-bench-", dir=".") as place:
-        with running_nodes(Path(place).resolve(), "bench_cluster") as nodes:
-            failover.make_queues(nodes[0])
-            for name in args.only:
-                print(name, flush=True)
-                PARTS[name](nodes, QUICK if args.quick else WHOLE)
+    with (
+        tempfile.TemporaryDirectory(prefix="pushlane-bench-", dir=".") as place,
+        running_nodes(Path(place).resolve(), "bench_cluster") as nodes,
+    ):
+        failover.make_queues(nodes[0])
+        for name in args.only:
+            print(name, flush=True)
+            PARTS[name](nodes, QUICK if args.quick else WHOLE)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Load for a failover: a producer and a consumer for each queue, and when each message was where."""
+"""Load for a failover: each queue has a producer and a consumer; each message a trace."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from tests.crash.crew import Crew
@@ -13,11 +14,10 @@ PAUSE_MS = 20
 
 def hire_script(crew: Crew, url: str, pace: float) -> None:
     """A producer and a consumer of the JavaScript SDK, each in a process."""
+    rest = [str(PAUSE_MS * pace), WORK, JOBS, str(LEASE_MS), str(round(SLOW_S * 1000))]
+
+    def command(role: str, number: int, history: Path) -> list[str]:
+        return ["node", str(SCRIPT), role, url, str(number), str(history), *rest]
+
     for role in ("producers", "consumers"):
-        crew.hire_command(
-            role,
-            lambda number, history, role=role: [
-                "node", str(SCRIPT), role, url, str(number), str(history), str(PAUSE_MS * pace),
-                WORK, JOBS, str(LEASE_MS), str(round(SLOW_S * 1000)),
-            ],
-        )  # fmt: skip
+        crew.hire_command(role, partial(command, role))

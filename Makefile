@@ -154,7 +154,7 @@ bench-replicated: setup ## benchmark the server on Cassandra and Redis; QUICK=1,
 	@tools/install-debian node nodejs npm
 	$(PY) -m bench.replicated $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
-bench-cluster: setup ## benchmark three nodes: failover, forwarding; QUICK=1, ONLY="kill cost"
+bench-cluster: setup ## benchmark failover and forwarding; QUICK=1, ONLY="kill cost"
 	$(install-services)
 	$(PY) -m bench.cluster $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
@@ -195,7 +195,7 @@ outages: setup ## break Cassandra, Redis and gateways under load; TIMES=3 each, 
 	$(PY) -m tests.outages $(if $(TIMES),--times $(TIMES)) $(if $(SEED),--seed $(SEED))
 	$(PY) -m tests.outages --plants
 
-outages-cluster: setup $(JS_BUILT) ## break nodes of a cluster and what they stand on, for MINUTES (10); SEED=n
+outages-cluster: setup $(JS_BUILT) ## break a cluster for MINUTES (10); SEED=n
 	$(install-services)
 	@tools/install-debian node nodejs npm
 	$(PY) -m tests.outages --cluster --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
@@ -205,7 +205,7 @@ retention-kills: setup ## kill the retention job KILLS (10) times on each store 
 	$(install-services)
 	RETENTION_KILLS=$(or $(KILLS),10) $(if $(SEED),RETENTION_SEED=$(SEED)) $(PY) -m pytest -q tests/spark/retaining/test_kill.py
 
-soak: setup $(JS_BUILT) ## simulate, and break a cluster, for MINUTES (10); all crashes; all SDKs on all stores
+soak: setup $(JS_BUILT) ## simulate, break a cluster: MINUTES (10) each; all crashes, SDKs, stores
 	$(install-services)
 	@tools/install-debian node nodejs npm
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))

@@ -11,7 +11,7 @@ import msgspec
 
 import pushlane
 
-PAUSE_S = 0.02
+PAUSE_S = 0.1
 CREDIT = 256
 PATIENCE_S = 60.0
 

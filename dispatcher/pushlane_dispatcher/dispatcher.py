@@ -251,6 +251,11 @@ class Dispatcher:
         recorder = self._context.recorder
         return {} if recorder is None else recorder.numbers()
 
+    async def leave(self) -> None:
+        """Give to other nodes what they can have. Everything goes on meanwhile."""
+        if self.cluster is not None:
+            await self.cluster.leave()
+
     async def aclose(self) -> None:
         """Finish what was accepted and close every shard. Nothing opens any more."""
         await self._shards.close()

@@ -89,6 +89,7 @@ class Server:
         """
         close_s, pipes = self.sessions.context.settings.close_ms / 1000, self.http.pipes.opened
         self.http.draining.set()
+        await self.dispatcher.leave()
         if not pipes:
             self.listener.stop()
         await self.sessions.drain()

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import trio
 
-from pushlane.wire.errors import NotFound
+from pushlane.wire.errors import Conflict, NotFound
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.members import Members
 from pushlane_dispatcher.cluster.peers import LinkLike, Peers
@@ -83,6 +83,7 @@ class Cluster:
         )
         self._pairs: dict[str, _Pair] = {}
         self._servings: set[Serving] = set()
+        self._stopping = False
         self.moves = 0
         """Slots that were given up because they belong elsewhere."""
 
@@ -102,8 +103,12 @@ class Cluster:
     def _be_placed(self) -> None:
         """Take part in placement: others can reach this node."""
         if not self._member.placed:
-            self._member = msgspec.structs.replace(self._member, placed=True)
-            self._ownership.introduce(self._member)
+            self._show(placed=True)
+
+    def _show(self, **changes: Any) -> None:
+        """Tell the others something else of this node."""
+        self._member = msgspec.structs.replace(self._member, **changes)
+        self._ownership.introduce(self._member)
 
     # Gateways here
 
@@ -147,7 +152,7 @@ class Cluster:
                 rest.abort()
 
             pair.serving = Serving(
-                self, data, rest, self._now, self._settings.shard_bytes, self._resume_ms, cut
+                self, data, rest, self._now, self._settings, self._resume_ms, cut
             )
             self._servings.add(pair.serving)
             self._be_placed()
@@ -187,23 +192,56 @@ class Cluster:
 
     async def _rebalance(self) -> None:
         """A task: gives up slots that belong elsewhere, a few at a time."""
-        settings = self._settings
         while True:
-            await trio.sleep(settings.place_ms / 1000)
-            places = self.members.places
-            if not places:
-                continue
-            own = self._ownership.process
-            slots = to_give_up(
-                self._shards.slots_since(), own, places, int(trio.current_time() * 1000),
-                settings.tenure_ms,
-                settings.moves,
-            )  # fmt: skip
-            if slots:
-                log.info("%d slots belong to other nodes by now: they are given up", len(slots))
-                with suppress(StoreError):  # the store tries again
-                    await self._shards.give_up(slots)
-                self.moves += len(slots)
+            await trio.sleep(self._settings.place_ms / 1000)
+            self._drain(self._ownership.draining or self._stopping)
+            await self._give_up_some()
+
+    async def _give_up_some(self) -> bool:
+        """Whether there were slots to give up."""
+        settings, places = self._settings, self.members.places
+        slots = to_give_up(
+            self._shards.slots_since(), self._ownership.process, places,
+            int(trio.current_time() * 1000), 0 if self.members.leaving else settings.tenure_ms,
+            settings.moves,
+        )  # fmt: skip
+        if slots:
+            log.info("%d slots belong to other nodes by now: they are given up", len(slots))
+            with suppress(StoreError):  # the store tries again
+                await self._shards.give_up(slots)
+            self.moves += len(slots)
+        return bool(slots)
+
+    # Leaving
+
+    def _drain(self, draining: bool) -> None:
+        """Say to the others that no slot belongs here, or that they may come again."""
+        if draining is not self.members.leaving:
+            log.info("this node %s", "drains" if draining else "takes slots again")
+            self.members.leaving = draining
+            self._show(draining=draining)
+
+    async def leave(self) -> None:
+        """Give all slots to others, if there are any: this node stops."""
+        self._stopping = True
+        self._drain(True)
+        with trio.move_on_after(self._settings.leave_ms / 1000):
+            while await self._give_up_some():
+                pass
+
+    async def set_draining(self, name: str, draining: bool) -> None:
+        """Have a node give its slots to others, or let it take some again.
+
+        `Conflict` when nobody would be left to take them.
+        """
+        there = [member for member in self.members.all if member.name == name]
+        if not there:
+            raise NotFound(f"there is no node {name}")
+        rest = [place for place in self.members.places if place.name != name]
+        if draining and not rest:
+            raise Conflict(f"node {name} can't be drained: no other node could take its slots")
+        for member in there:
+            await self._ownership.set_draining(member.process, draining)
 
 
 class _Pair:

@@ -59,6 +59,8 @@ class Members:
         self._changed = changed
         self._watched: dict[str, Watched] = {}
         self._own: Member | None = None
+        self.leaving = False
+        """This node takes no slots: it drains."""
         self._looked_at: float | None = None
         self._news = trio.Event()
         self.fenced = 0
@@ -95,8 +97,8 @@ class Members:
             if member.beat != watched.member.beat:
                 watched.moved_at, watched.silent_ms, watched.refusals = now, 0.0, 0
             elif beating:
-                most = 2 * self._settings.look_ms
-                watched.silent_ms += min(passed * 1000, most)
+                # Should we have stood still ourselves, that is not the other's silence.
+                watched.silent_ms += min(passed * 1000, 2 * self._settings.heart_ms)
             watched.member = member
         if own is not None:
             self._own = own
@@ -155,6 +157,11 @@ class Members:
     def others(self) -> Iterable[Member]:
         return [watched.member for watched in self._watched.values()]
 
+    @property
+    def all(self) -> list[Member]:
+        """With this one, as it was seen last."""
+        return [*([] if self._own is None else [self._own]), *self.others]
+
     def find(self, process: str) -> Member | None:
         """Another node, if it is there."""
         watched = self._watched.get(process)
@@ -163,7 +170,7 @@ class Members:
     @property
     def places(self) -> list[Place]:
         """Nodes that may own slots, this one included."""
-        own = [] if self._own is None else [self._own]
+        own = [] if self._own is None or self.leaving else [self._own]
         there = [member for member in (*own, *self.others) if takes_slots(member)]
         # Nobody takes part before somebody reached it; the only ones there need nobody for that.
         placed = [member for member in there if member.placed] or there

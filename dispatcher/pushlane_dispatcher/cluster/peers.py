@@ -16,7 +16,7 @@ import trio
 
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.members import Members, takes_slots
-from pushlane_dispatcher.cluster.remote import CUT, Asker, Lost
+from pushlane_dispatcher.cluster.remote import CUT, Asker, Lost, Way
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_storage.member import Member
@@ -24,10 +24,8 @@ from pushlane_storage.member import Member
 log = logging.getLogger(__name__)
 
 
-class LinkLike(Protocol):
+class LinkLike(Way, Protocol):
     """What is used of a link (`link.Link`)."""
-
-    def send(self, frame: bytes) -> None: ...
 
     async def run(self, take: Callable[[bytes | memoryview], None]) -> None: ...
 
@@ -158,9 +156,7 @@ class Peers:
             rest.abort()
 
     async def _serve(self, peer: Peer, data: LinkLike, rest: LinkLike) -> None:
-        asker = Asker(
-            peer.member.process, data, rest, self._now, self._lost, self._settings.shard_bytes
-        )
+        asker = Asker(peer.member.process, data, rest, self._now, self._lost, self._settings)
         id = secrets.token_hex(8)
 
         def begin(frame: bytes | memoryview) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.browsing.question import Question, answer_type
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import decode_told, encode
+from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket
@@ -51,6 +53,15 @@ class Way(Protocol):
 
     def send(self, frame: bytes) -> None: ...
 
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait to be written."""
+        ...
+
+    async def room(self, below: int) -> None:
+        """Wait until fewer bytes than this wait, or it is over."""
+        ...
+
 
 class Sent(msgspec.Struct, eq=False):
     """A publish without an answer."""
@@ -61,6 +72,8 @@ class Sent(msgspec.Struct, eq=False):
     size: int
     unsent: bool = False
     """It certainly was not taken."""
+    until: float = inf
+    """In trio's time: how long it may be repeated."""
 
 
 Lost = Callable[["RemoteShard", list[Sent]], None]
@@ -87,14 +100,14 @@ class Asker:
     """What the gateways of this node ask of shards of one other node, over a pair of links."""
 
     def __init__(
-        self, process: str, data: Way, rest: Way, now: Callable[[], int], lost: Lost, most: int
-    ) -> None:
-        """`most`: bytes of publishes that may wait for answers, of one shard."""
+        self, process: str, data: Way, rest: Way, now: Callable[[], int], lost: Lost,
+        settings: ClusterSettings,
+    ) -> None:  # fmt: skip
         self.process = process
         self.data = data
         self.rest = rest
         self.now = now
-        self.most = most
+        self.settings = settings
         self.up = True
         self._lost = lost
         self._next = 1
@@ -168,11 +181,19 @@ class Asker:
         """An answer with this id."""
         self._requests[id] = got
 
+    def waive(self, id: int) -> None:
+        """The answer, if one still comes, is for nobody."""
+        self._requests.pop(id, None)
+
     def _answered(self, told: Any) -> None:
-        self._requests.pop(told.id)(told)
+        got = self._requests.pop(told.id, None)
+        if got is not None:
+            got(told)
 
     def _failed(self, told: frames.Failed) -> None:
-        self._requests.pop(told.id)(told.fault.error())
+        got = self._requests.pop(told.id, None)
+        if got is not None:
+            got(told.fault.error())
 
     async def look(self, key: ShardKey, question: Question[A]) -> A:
         """Of a shard that nobody here has opened. `Unsent`: it is not open there."""
@@ -244,12 +265,15 @@ class RemoteSub:
     """One subscription of a remote shard: what its client has of it."""
 
     __slots__ = (
-        "_stash", "away", "generation", "number", "out", "prefix", "shard", "sink", "up",
+        "_stash", "ack_none", "away", "credits", "generation", "number", "out", "prefix", "shard",
+        "sink", "turn", "up",
     )  # fmt: skip
 
-    def __init__(self, shard: RemoteShard, sink: Sink) -> None:
+    def __init__(self, shard: RemoteShard, sink: Sink, ack_none: bool) -> None:
         self.shard = shard
         self.sink = sink
+        self.ack_none = ack_none
+        """Its client has no receipts."""
         self.number = 0
         self.prefix = ""
         self.up = False
@@ -260,16 +284,20 @@ class RemoteSub:
         """Its client's connection is lost: what comes now comes again."""
         self.out: set[int] = set()
         """Receipt numbers that its client has."""
+        self.turn = 0
+        """How often its client came or went: only the last resume counts."""
+        self.credits: set[int] = set()
+        """Requests for another credit without an answer."""
         self._stash: list[Said] = []
-        """What came before the answer that it is for: lanes overtake each other."""
+        """What came before the answer that it is for, and all behind it: lanes overtake each
+        other."""
 
     def hear(self, told: Said) -> None:
-        if not self.up:
+        early = isinstance(told, frames.Deliver | frames.Lost) and told.generation > self.generation
+        if not self.up or self._stash or early:
             self._stash.append(told)
         elif not isinstance(told, frames.Deliver | frames.Lost):
             self._say(told)
-        elif told.generation > self.generation:
-            self._stash.append(told)
         elif told.generation == self.generation and not self.away:
             self._tell(told)
 
@@ -289,7 +317,6 @@ class RemoteSub:
             self.sink.holds(told.held, told.waiting)
         else:
             self.shard.drop(self)
-            self.shard.asker.forget(self.number)
             self.sink.ended(told.code, told.message, told.held)
 
     def _tell(self, told: frames.Deliver | frames.Lost) -> None:
@@ -305,8 +332,9 @@ class RemoteSub:
             )
             for run in told.runs
         ]  # fmt: skip
-        for run in told.runs:
-            self.out.update(range(run.n, run.n + len(run.messages)))
+        if not self.ack_none:
+            for run in told.runs:
+                self.out.update(range(run.n, run.n + len(run.messages)))
         self.sink.deliver(runs, told.again, told.held, told.waiting)
 
     def settled(self, receipts: Sequence[ReceiptRun]) -> None:
@@ -345,12 +373,20 @@ class RemoteShard:
 
     @property
     def congested(self) -> bool:
-        return self._size >= self.asker.most
+        return self._full or self.asker.data.waiting > self.asker.settings.hold_bytes
+
+    @property
+    def _full(self) -> bool:
+        return self._size >= self.asker.settings.shard_bytes
 
     async def room(self, claims: Claims = ()) -> None:
-        """Wait while too much waits for answers. Its owner deals with whose share that is."""
+        """Wait while too much waits for answers, or on the way there. Its owner deals with whose
+        share that is."""
         while self.congested and self.running:
-            await self._room.wait()
+            if self._full:
+                await self._room.wait()
+            else:
+                await self.asker.data.room(self.asker.settings.hold_bytes // 2)
         if not self.running:
             raise Unsent(MOVED, retry_ms=RETRY_MS)
 
@@ -359,25 +395,31 @@ class RemoteShard:
     ) -> None:
         if not self.running:
             raise Unsent(MOVED, retry_ms=RETRY_MS)
-        asker, sent = self.asker, Sent(messages, lanes, answer, sum(map(size_of, messages)))
+        self._publish(Sent(messages, lanes, answer, sum(map(size_of, messages))))
+
+    def repeat(self, sent: Sent) -> None:
+        """Publish what another owner of the shard did not answer. `Unsent`: this one stopped."""
+        if not self.running:
+            raise Unsent(MOVED, retry_ms=RETRY_MS)
+        sent.unsent = False
+        self._publish(sent)
+
+    def _publish(self, sent: Sent) -> None:
+        asker, lanes = self.asker, None if sent.lanes is None else [*sent.lanes]
         id = asker.number()
         asker.expect(id, partial(self._published, id))
         self._sent[id] = sent
         self._size += sent.size
-        asker.data.send(
-            encode(frames.Publish(self.ref, id, messages, None if lanes is None else [*lanes]))
-        )
+        asker.data.send(encode(frames.Publish(self.ref, id, sent.messages, lanes)))
 
     def _published(self, id: int, told: frames.Published | PushlaneError) -> None:
-        sent = self._sent.get(id)
-        if sent is None:  # it is somebody else's by now
-            return
+        sent = self._sent[id]
         if isinstance(told, Unsent):
             sent.unsent = True  # the shard has stopped: it says so next
             return
         del self._sent[id]
         self._size -= sent.size
-        if not self.congested:
+        if not self._full:
             self._room.set()
             self._room = trio.Event()
         if isinstance(told, PushlaneError):
@@ -398,7 +440,7 @@ class RemoteShard:
         if not self.running:
             answer(None, Unsent(MOVED, retry_ms=RETRY_MS))
             return
-        sub = self._subs[sink] = RemoteSub(self, sink)
+        sub = self._subs[sink] = RemoteSub(self, sink, wish.ack_none)
         sub.number = self.asker.subscribe(sub)
         id = self.asker.request(partial(self._attached, sub, wish, answer))
         self.asker.rest.send(
@@ -417,7 +459,6 @@ class RemoteShard:
     ) -> None:  # fmt: skip
         if isinstance(told, PushlaneError):
             self.drop(sub)
-            self.asker.forget(sub.number)
             answer(None, told)
             return
         sub.prefix = told.prefix
@@ -435,18 +476,25 @@ class RemoteShard:
             answer(0, [], NotFound("nobody knows this subscription any more"))
             return
         listed = [*held]
-        id = self.asker.request(partial(self._resumed, sub, listed, answer))
+        sub.away = True  # what is on its way now comes again
+        sub.turn += 1
+        id = self.asker.request(partial(self._resumed, sub, sub.turn, listed, answer))
         self.asker.rest.send(encode(frames.Resume(sub.number, id, listed)))
 
     def _resumed(
-        self, sub: RemoteSub, held: list[ReceiptRun], answer: ResumeAnswer,
+        self, sub: RemoteSub, turn: int, held: list[ReceiptRun], answer: ResumeAnswer,
         told: frames.Resumed | PushlaneError,
     ) -> None:  # fmt: skip
         if isinstance(told, PushlaneError):
+            if isinstance(told, NotFound):
+                self.drop(sub)
             answer(0, [], told)
             return
-        out = set(numbers_of(sub.prefix, held)).difference(numbers_of(sub.prefix, told.lost))
-        sub.agreed(told.generation, out)
+        if turn == sub.turn:
+            out = set(numbers_of(sub.prefix, held)).difference(numbers_of(sub.prefix, told.lost))
+            sub.agreed(told.generation, out)
+        else:  # it went away again meanwhile
+            sub.generation = told.generation
         answer(told.generation, told.lost, None)
         sub.catch_up()
 
@@ -454,6 +502,7 @@ class RemoteShard:
         sub = self._subs.get(sink)
         if sub is not None:
             sub.away = True
+            sub.turn += 1
             self.asker.rest.send(encode(frames.Detach(sub.number, resume_ms)))
 
     def unsubscribe(self, prefix: str, sink: Sink) -> None:
@@ -465,7 +514,6 @@ class RemoteShard:
         sub = self._subs.get(sink)
         if sub is not None:
             self.drop(sub)
-            self.asker.forget(sub.number)
             self.asker.rest.send(encode(frames.End(sub.number)))
 
     def credit(
@@ -476,10 +524,12 @@ class RemoteShard:
             return
 
         def credited(told: frames.Credited | PushlaneError) -> None:
+            sub.credits.discard(id)
             if answer is not None and not isinstance(told, PushlaneError):
                 answer()
 
         id = self.asker.request(credited)
+        sub.credits.add(id)
         self.asker.rest.send(encode(frames.SetCredit(sub.number, id, credit)))
 
     def settle(
@@ -523,6 +573,10 @@ class RemoteShard:
     # The end
 
     def drop(self, sub: RemoteSub) -> None:
+        """It is over: what is still said to it is for nobody."""
+        self.asker.forget(sub.number)
+        for id in sub.credits:
+            self.asker.waive(id)
         if self._subs.get(sub.sink) is sub:
             del self._subs[sub.sink]
         if self._prefixes.get(sub.prefix) is sub:
@@ -532,11 +586,11 @@ class RemoteShard:
         """It is no more. What was published and has no answer, in its order."""
         self.running = False
         self._room.set()
+        for id in self._sent:
+            self.asker.waive(id)
         sent, self._sent = list(self._sent.values()), {}
-        subs, self._subs = self._subs, {}
-        self._prefixes.clear()
-        for sub in subs.values():
-            self.asker.forget(sub.number)
+        for sub in list(self._subs.values()):
+            self.drop(sub)
             if sub.up:  # else its attach fails
                 sub.sink.ended(code, message, sub.held())
         return sent

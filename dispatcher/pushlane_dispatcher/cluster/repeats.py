@@ -15,9 +15,11 @@ import trio
 from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane_dispatcher.cluster.remote import RemoteShard, Sent
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import PublishTicket
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.queues.queues import Name
+from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.message import Message, dedup_id
 from pushlane_storage.queue import QueueRow
@@ -25,12 +27,10 @@ from pushlane_storage.queue import QueueRow
 UNKNOWN = "the server of this queue went away: the message may be stored or not"
 
 
-class Waiting:
-    """What waits for one queue, by shard."""
+NOWHERE = "no server of this queue can be reached"
 
-    def __init__(self, row: QueueRow) -> None:
-        self.row = row
-        self.lines: dict[ShardKey, list[tuple[Sent, float]]] = {}
+Lines = dict[ShardKey, list[Sent]]
+"""What waits for one queue, by shard."""
 
 
 class Repeats:
@@ -44,92 +44,110 @@ class Repeats:
         self._settings = settings
         self._open = open_queue
         self._start_soon = start_soon
-        self._queues: dict[Name, Waiting] = {}
+        self._queues: dict[Name, Lines] = {}
+        self._driven: set[Name] = set()
         self._bytes = 0
         self.repeated = 0
 
     def add(self, shard: RemoteShard, sent: list[Sent]) -> None:
         row = shard.row
         place = row.tenant, row.name
-        kept: list[tuple[Sent, float]] = []
         for one in sent:
-            until = self._until(one, row)
-            if until is None:
-                _answer(one, Unavailable(UNKNOWN, retry_ms=100))
-            else:
-                kept.append((one, until))
-        if not kept:
-            return
-        waiting = self._queues.get(place)
-        if waiting is None:
-            waiting = self._queues[place] = Waiting(row)
+            if not self._may_repeat(one, row):
+                _answer(one, _error(one, NOWHERE))
+                continue
+            self._bytes += one.size
+            self._queues.setdefault(place, {}).setdefault(shard.key, []).append(one)
+        if place in self._queues and place not in self._driven:
+            self._driven.add(place)
             self._start_soon(self._drive, place)
-        waiting.lines.setdefault(shard.key, []).extend(kept)
-        self._bytes += sum(one.size for one, _ in kept)
 
-    def _until(self, sent: Sent, row: QueueRow) -> float | None:
-        """How long it may be repeated, in trio's time; None: not at all."""
+    def _may_repeat(self, sent: Sent, row: QueueRow) -> bool:
+        """And until when: once that is past, nobody might know it again."""
         if self._bytes + sent.size > self._settings.repeat_bytes:
-            return None
+            return False
         wait_ms = self._settings.publish_ms
         if not sent.unsent:
             for message in sent.messages:
                 if message.producer is None:
                     if dedup_id(message) is None:
-                        return None
+                        return False
                     wait_ms = min(wait_ms, row.config.dedup_window_ms // 2)
-        return trio.current_time() + wait_ms / 1000
+        sent.until = min(sent.until, trio.current_time() + wait_ms / 1000)
+        return True
 
     async def _drive(self, place: Name) -> None:
         """A task: until nothing waits for this queue any more."""
-        while place in self._queues:
-            error: PushlaneError = Unavailable(UNKNOWN, retry_ms=1_000)
-            try:
-                await self._open(*place)
-            except NotFound as fault:
-                self._end(place, fault)
-                return
-            except PushlaneError as fault:
-                error = fault
-            self._expire(place, error)
-            await trio.sleep(self._settings.reroute_ms / 1000)
+        try:
+            while place in self._queues:
+                error = NOWHERE
+                try:
+                    with trio.move_on_at(self._first_end(place)):
+                        await self._open(*place)
+                except NotFound as fault:
+                    self._end(place, fault)
+                except PushlaneError as fault:
+                    error = fault.message
+                self._expire(place, error)
+                await trio.sleep(self._settings.reroute_ms / 1000)
+        finally:
+            self._driven.discard(place)
+
+    def _first_end(self, place: Name) -> float:
+        return min(sent.until for line in self._queues[place].values() for sent in line)
 
     def flush(self, queue: OpenQueue) -> None:
         """The queue is open: what waits for it goes first."""
-        waiting = self._queues.pop((queue.row.tenant, queue.row.name), None)
-        if waiting is None:
-            return
-        for key, line in waiting.lines.items():
-            for sent, _ in line:
-                self._bytes -= sent.size
-                if waiting.row.id != queue.row.id:
+        place = queue.row.tenant, queue.row.name
+        self._expire(place, NOWHERE)
+        left: Lines = {}
+        for key, line in self._queues.pop(place, {}).items():
+            if key.queue_id != queue.row.id:
+                for sent in line:
+                    self._bytes -= sent.size
                     _answer(sent, NotFound(f"queue {queue.row.name} was deleted"))
-                    continue
-                self.repeated += len(sent.messages)
+                continue
+            for number, sent in enumerate(line):
                 try:
-                    queue.shards[key.shard].publish_soon(sent.messages, sent.answer, sent.lanes)
-                except PushlaneError as error:
-                    _answer(sent, error)
+                    self._publish(queue.shards[key.shard], sent)
+                except PushlaneError:  # it has stopped again
+                    left[key] = line[number:]
+                    break
+                self._bytes -= sent.size
+        if left:
+            self._queues[place] = left
 
-    def _expire(self, place: Name, error: PushlaneError) -> None:
-        waiting = self._queues.get(place)
-        if waiting is None:
-            return
+    def _publish(self, shard: ShardPort, sent: Sent) -> None:
+        if isinstance(shard, RemoteShard):
+            shard.repeat(sent)
+        else:
+            shard.publish_soon(sent.messages, sent.answer, sent.lanes)
+        self.repeated += len(sent.messages)
+
+    def _expire(self, place: Name, error: str) -> None:
         now = trio.current_time()
-        for key, line in list(waiting.lines.items()):
-            late = [sent for sent, until in line if until <= now]
-            waiting.lines[key] = [item for item in line if item[1] > now]
+        lines = self._queues.get(place, {})
+        for key, line in list(lines.items()):
+            late = [sent for sent in line if sent.until <= now]
+            lines[key] = [sent for sent in line if sent.until > now]
+            if not lines[key]:
+                del lines[key]
             for sent in late:
                 self._bytes -= sent.size
-                _answer(sent, error)
-        if not any(waiting.lines.values()):
-            del self._queues[place]
+                _answer(sent, _error(sent, error))
+        if not lines:
+            self._queues.pop(place, None)
 
     def _end(self, place: Name, error: NotFound) -> None:
-        for line in self._queues.pop(place).lines.values():
-            for sent, _ in line:
+        for line in self._queues.pop(place, {}).values():
+            for sent in line:
                 self._bytes -= sent.size
-                _answer(sent, error if sent.unsent else Unavailable(UNKNOWN, retry_ms=1_000))
+                _answer(sent, error if sent.unsent else _error(sent, UNKNOWN))
+
+
+def _error(sent: Sent, why: str) -> Unavailable:
+    """Why it is not repeated any more."""
+    return Unsent(why, retry_ms=100) if sent.unsent else Unavailable(UNKNOWN, retry_ms=100)
 
 
 def _answer(sent: Sent, error: PushlaneError) -> None:

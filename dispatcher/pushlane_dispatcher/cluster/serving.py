@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pushlane.wire.errors import PushlaneError, Unavailable
+from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.browsing.question import AnyQuestion
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import Fault, decode_asked, encode, packed
 from pushlane_dispatcher.cluster.remote import Way
+from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket
@@ -74,16 +75,23 @@ class Served:
         self.waiting = 0
         """Their bytes."""
 
+    def leave(self) -> None:
+        """What waits for room is not to be stored any more."""
+        self.line.clear()
+        self.waiting = 0
+
 
 class FarSink:
     """The end of a subscription here: what its shard says goes over the links."""
 
-    __slots__ = ("_serving", "generation", "number", "prefix", "served")
+    __slots__ = ("_serving", "credit", "generation", "number", "prefix", "served")
 
-    def __init__(self, serving: Serving, number: int, served: Served) -> None:
+    def __init__(self, serving: Serving, number: int, served: Served, credit: int) -> None:
         self._serving = serving
         self.number = number
         self.served = served
+        self.credit = credit
+        """What its gateway grants, whether or not the shard holds back."""
         self.prefix = ""
         self.generation = 0
 
@@ -109,15 +117,17 @@ class FarSink:
 
 class Serving:
     def __init__(
-        self, host: Host, data: Way, rest: Way, now: Callable[[], int], most: int,
-        resume_ms: int, cut: Callable[[str], None],
+        self, host: Host, data: Way, rest: Way, now: Callable[[], int],
+        settings: ClusterSettings, resume_ms: int, cut: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`most`: bytes of publishes that may wait for room in one shard. `cut` ends the links."""
+        """`cut` ends the links."""
         self._host = host
         self.data = data
         self._rest = rest
         self._now = now
-        self._most = most
+        self._settings = settings
+        self._held_back: dict[FarSink, None] = {}
+        """Those that get nothing until there is room on the way."""
         self._resume_ms = resume_ms
         self._cut = cut
         self._up = True
@@ -169,18 +179,23 @@ class Serving:
                 self._served[asked.ref] = Served(asked.ref, runner, asked.claims)
                 self._answer(frames.Opened(asked.ref))
                 if not runner.running:
-                    self.stopped(runner)
+                    self._put_down(self._served[asked.ref])
 
     def stopped(self, runner: ShardRunner) -> None:
         """A shard has stopped: whoever uses it there is told."""
-        reason = runner.stopped_by
         for served in [one for one in self._served.values() if one.runner is runner]:
-            del self._served[served.ref]
-            for asked in served.line:
-                self._fail(asked.id, _unsent(runner))
-            code = "unavailable" if reason is None else reason.code
-            message = "it has stopped" if reason is None else reason.value
-            self._answer(frames.Gone(served.ref, code, message))
+            self._put_down(served)
+
+    def _put_down(self, served: Served) -> None:
+        del self._served[served.ref]
+        line = list(served.line)
+        served.leave()
+        for asked in line:
+            self._fail(asked.id, _unsent(served.runner))
+        reason = served.runner.stopped_by
+        code = "unavailable" if reason is None else reason.code
+        message = "it has stopped" if reason is None else reason.value
+        self._answer(frames.Gone(served.ref, code, message))
 
     def _runner(self, ref: int) -> ShardRunner | None:
         served = self._served.get(ref)
@@ -216,26 +231,28 @@ class Serving:
     def _line_up(self, served: Served, asked: frames.Publish) -> None:
         served.waiting += sum(map(size_of, asked.messages))
         served.line.append(asked)
-        if served.waiting > 2 * self._most:
+        if served.waiting > 2 * self._settings.shard_bytes:
             self._cut("it publishes more than it may")
         elif len(served.line) == 1:
             self._host.start_soon(self._publish_later, served)
 
     async def _publish_later(self, served: Served) -> None:
-        while served.line:
-            asked = served.line[0]
+        """A task: while there is a line, one after the other."""
+        line = served.line
+        while line:
+            asked, error = line[0], None
             try:
                 await served.runner.room(served.claims)
-            except PushlaneError:
-                if not served.runner.running:
-                    error = _unsent(served.runner)
-                if asked in served.line:
-                    self._fail(asked.id, error)
-            else:
+            except PushlaneError as fault:
+                error = fault if served.runner.running else _unsent(served.runner)
+            if not line or line[0] is not asked:  # the shard has stopped, or the links broke
+                return
+            line.popleft()
+            served.waiting -= sum(map(size_of, asked.messages))
+            if error is None:
                 self._publish_now(served, asked)
-            if served.line and served.line[0] is asked:
-                served.line.popleft()
-                served.waiting -= sum(map(size_of, asked.messages))
+            else:
+                self._fail(asked.id, error)
 
     # Consuming
 
@@ -248,7 +265,7 @@ class Serving:
             asked.session, asked.credit, asked.lease_ms, asked.explicit, asked.ack_none,
             asked.shared, asked.client, asked.claims, asked.prefix, asked.held,
         )  # fmt: skip
-        sink = self._subs[asked.sub] = FarSink(self, asked.sub, served)
+        sink = self._subs[asked.sub] = FarSink(self, asked.sub, served, asked.credit)
 
         def answer(attached: Attached | None, error: PushlaneError | None) -> None:
             if attached is None:
@@ -273,6 +290,8 @@ class Serving:
 
         def answer(generation: int, lost: list[ReceiptRun], error: PushlaneError | None) -> None:
             if error is not None:
+                if isinstance(error, NotFound):
+                    self.forget(sink)
                 self._fail(asked.id, error)
                 return
             sink.generation = generation
@@ -304,7 +323,9 @@ class Serving:
             if self._up:
                 self.data.send(encode(frames.Credited(asked.id)))
 
-        sink.served.runner.credit(sink.prefix, sink, asked.credit, answer)
+        sink.credit = asked.credit
+        credit = 0 if sink in self._held_back else asked.credit
+        sink.served.runner.credit(sink.prefix, sink, credit, answer)
 
     def _settle(self, asked: frames.Settle) -> None:
         runner = self._runner(asked.ref)
@@ -332,11 +353,31 @@ class Serving:
         pushed = [_pushed(run, now) for run in runs]
         if sum([size_of(message) for run in runs for message in run.messages]) <= PIECE_BYTES:
             send(encode(frames.Deliver(sink.number, sink.generation, again, held, waiting, pushed)))
+        else:
+            for run in _pieces(pushed):
+                piece = frames.Deliver(sink.number, sink.generation, again, held, waiting, [run])
+                send(encode(piece))
+        if self.data.waiting > self._settings.hold_bytes:
+            self._hold_back(sink)
+
+    # Holding back
+
+    def _hold_back(self, sink: FarSink) -> None:
+        """Too much waits on the way: this one gets no more for now."""
+        if sink in self._held_back:
             return
-        for piece in _pieces(pushed):
-            send(
-                encode(frames.Deliver(sink.number, sink.generation, again, held, waiting, [piece]))
-            )
+        self._held_back[sink] = None
+        if len(self._held_back) == 1:
+            self._host.start_soon(self._let_go)
+        sink.served.runner.credit(sink.prefix, sink, 0)
+
+    async def _let_go(self) -> None:
+        """When there is room again: those that waited the longest go first."""
+        await self.data.room(self._settings.hold_bytes // 2)
+        held_back, self._held_back = self._held_back, {}
+        for sink in held_back:
+            if self._subs.get(sink.number) is sink:
+                sink.served.runner.credit(sink.prefix, sink, sink.credit)
 
     # Asking
 
@@ -366,6 +407,8 @@ class Serving:
         It is no fault of what was reserved. Whoever comes back goes on with it.
         """
         self._up = False
+        for served in self._served.values():
+            served.leave()  # whoever sent it sends it again
         self._served.clear()
         subs, self._subs = self._subs, {}
         for sink in subs.values():

@@ -107,6 +107,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The pause before a request looks again for its node."""
     hops: int = 3
     """How often a request is sent on before it pauses."""
+    hold_bytes: int = 16 * MIB
+    """When more than this waits to be written to a link, its node gets no more deliveries, and
+    publishes to it wait, until half of it has left. A frame may come on top."""
     repeat_bytes: int = 64 << 20
     """Publishes that wait for the next owner of their shard, of all shards together."""
 
@@ -117,6 +120,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Slots that a node gives up at once."""
     place_ms: int = 1_000
     """How often a node looks whether its slots belong elsewhere."""
+    leave_ms: int = 20_000
+    """How long a node that stops may take to give its slots to others."""
 
     def __post_init__(self) -> None:
         given = [self.certificate is not None, self.key is not None, self.authority is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +13,9 @@ from pushlane_dispatcher.callers.feed import Feed, Spec
 from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.callers.receive import Receive, Received
+from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.act import ACK, Act
+from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.waiter import Waiter
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
@@ -140,8 +141,15 @@ async def test_a_nack_an_extension_and_a_foreign_receipt_from_afar(autojump_cloc
         assert sum(high - low + 1 for _, low, high in done.duplicate) == 8
 
 
-def accept(receive: Receive) -> Callable[[Feed | None, PushlaneError | None], None]:
-    return lambda feed, error: receive.subscribed(feed)
+async def begin_to_receive(node: Node) -> Receive:
+    receive = Receive(TENANT, "q", "somebody", 4, HOUR)
+
+    def answer(feed: Feed | None, error: PushlaneError | None) -> None:
+        receive.subscribed(feed)
+
+    Client(node).door.subscribe(receive.spec, receive, answer)
+    await until(lambda: hasattr(receive, "feed"))
+    return receive
 
 
 async def test_a_request_receives_from_shards_of_several_nodes(autojump_clock: object) -> None:
@@ -151,9 +159,7 @@ async def test_a_request_receives_from_shards_of_several_nodes(autojump_clock: o
         await client.publish(*numbered(0, 24))
         got: list[Received] = []
         for node in (*world.nodes, *world.nodes):
-            receive = Receive(TENANT, "q", "somebody", 4, HOUR)
-            Client(node).door.subscribe(receive.spec, receive, accept(receive))
-            await until(lambda: hasattr(receive, "feed"))
+            receive = await begin_to_receive(node)
             before = trio.current_time()
             await receive.wait(20_000, 1_000)
             assert trio.current_time() - before < 2, "it waits though there is something"
@@ -249,6 +255,73 @@ async def test_a_node_that_comes_gets_its_share(autojump_clock: object) -> None:
         assert sorted(map(int, consumer.bodies)) == list(range(128))
         settled = await consumer.ack(*consumer.receipts)
         assert (settled.lost, settled.error) == ([], None)
+
+
+@pytest.mark.parametrize("by_order", [False, True])
+async def test_a_node_that_drains_gives_everything_to_the_others(
+    by_order: bool, autojump_clock: object
+) -> None:
+    async with cluster(3) as world:
+        await make(world, shards=16)
+        stays, goes = world.nodes[0], world.nodes[1]
+        client, own = Client(stays), Client(goes)
+        consumer = await client.subscribe(credit=1_000, lease_ms=HOUR)
+        there = await own.subscribe(session="t", credit=1_000, lease_ms=HOUR)
+        await client.publish(*numbered(0, 64))
+        await until(lambda: len(consumer.bodies) + len(there.bodies) == 64)
+        assert goes.name in owners(world).values()
+        if by_order:
+            await stays.cluster.set_draining(goes.name, True)
+            await until(lambda: goes.name not in owners(world).values(), 20)
+        else:
+            await goes.dispatcher.leave()
+        assert goes.name not in owners(world).values()
+        done = await own.publish(*numbered(64, 128))
+        assert not done.failed
+        await until(lambda: len(consumer.bodies) + len(there.bodies) == 128)
+        assert sorted(map(int, consumer.bodies + there.bodies)) == list(range(128))
+        assert goes.name not in owners(world).values()
+        for one in (consumer, there):
+            settled = await one.ack(*one.receipts)
+            assert (settled.lost, settled.error) == ([], None)
+            assert one.gone == []
+        if by_order:
+            await stays.cluster.set_draining(goes.name, False)
+            await until(lambda: goes.name in owners(world).values(), 90)
+
+
+async def test_the_last_node_is_not_drained(autojump_clock: object) -> None:
+    async with cluster(2) as world:
+        first, second = world.nodes
+        await first.cluster.set_draining("b", True)
+        await until(lambda: second.cluster.members.leaving)
+        await until(lambda: len(first.cluster.members.places) == 1)
+        with pytest.raises(Conflict, match="no other node"):
+            await second.cluster.set_draining("a", True)
+        with pytest.raises(NotFound, match="no node z"):
+            await second.cluster.set_draining("z", True)
+
+
+async def test_large_messages_wait_at_their_owner_until_the_link_has_taken_some(
+    autojump_clock: object,
+) -> None:
+    small, bounds = ClusterSettings(hold_bytes=300_000), Bounds(window_bytes=500_000)
+    async with cluster(2, cluster=small, bounds=bounds) as world:
+        await make(world, shards=1)
+        await Client(world.nodes[0]).publish(message(b"x" * 100_000))
+        owner = next(node for node in world.nodes if node.name == owners(world)[0])
+        near = next(node for node in world.nodes if node is not owner)
+        await Client(owner).publish(*(message(b"x" * 100_000) for _ in range(99)))
+        world.air.most_delay = 5  # nothing arrives for a while
+        client = Client(near)
+        one, other = [
+            await client.subscribe(session=name, credit=100, lease_ms=HOUR) for name in "ab"
+        ]
+        await until(lambda: len(one.bodies) + len(other.bodies) == 100, 1_000)
+        assert 300_000 < world.air.most_waiting < 5_000_000, "what one window holds may come on top"
+        for each in (one, other):
+            done = await each.ack(*each.receipts)
+            assert (done.lost, done.error) == ([], None)
 
 
 async def test_a_deleted_queue_takes_nothing_more_through_any_node(autojump_clock: object) -> None:

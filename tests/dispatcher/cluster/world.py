@@ -44,7 +44,17 @@ class MemoryLink:
         if not self.over and not self._air.is_cut(self._own, self._other):
             at = trio.current_time() + self._air.delay(self._own, self._other)
             self.peer._inbox.append((at, bytes(frame)))
+            self._air.most_waiting = max(self._air.most_waiting, self.waiting)
             self.peer._news.set()
+
+    @property
+    def waiting(self) -> int:
+        """What the other end has not taken."""
+        return sum(len(frame) for _, frame in self.peer._inbox)
+
+    async def room(self, below: int) -> None:
+        while not self.over and self.waiting >= below:  # noqa: ASYNC110
+            await trio.sleep(0.01)
 
     async def run(self, take: Callable[[bytes | memoryview], None]) -> None:
         while not self.over:
@@ -80,6 +90,8 @@ class Air:
         self._rng = Random(seed)
         self._last: dict[tuple[str, str], float] = {}
         self.frames = 0
+        self.most_waiting = 0
+        """Bytes on one link."""
 
     def is_cut(self, one: str, other: str) -> bool:
         return frozenset((one, other)) in self.cuts
@@ -247,13 +259,13 @@ class World:
         await node.over.wait()
 
     async def linked(self) -> None:
-        """Until all see each other."""
-        await until(
-            lambda: all(
-                one.linked(*(other for other in self.nodes if other is not one))
-                for one in self.nodes
-            )
-        )
+        """Until all see each other, and that all take part in placement."""
+        await until(lambda: all(self._is_settled(node) for node in self.nodes))
+
+    def _is_settled(self, node: Node) -> bool:
+        others = [other for other in self.nodes if other is not node]
+        members = node.cluster.members.all
+        return node.linked(*others) and sum(one.placed for one in members) == len(self.nodes)
 
 
 class FarLeases(MemoryLeases):

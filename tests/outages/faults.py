@@ -11,7 +11,7 @@ from tests.outages.stage import Stage
 
 SOON_MS = 5_000
 OWNER_MS = 15_000
-"""With a change of owner: the old one is judged for 10 s before it is fenced."""
+"""With a change of owner: an old one that hangs is judged for 10 s before it is fenced."""
 BOTH_MS = OWNER_MS + SOON_MS
 """With a replica that is missing as well; it took 23 s and more when reads waited for it."""
 HANG_S = 20.0
@@ -65,7 +65,8 @@ def slow_redis(stage: Stage) -> None:
 
 
 def kill_gateway(stage: Stage) -> Told:
-    """And start it again at once. Nobody knows that it is the same one: it is judged."""
+    """And start it again at once. To the others it is another one: the one before is judged, faster
+    when its address refuses."""
     stage.gateway.kill()
     began = time.monotonic()
     stage.recorder.add(history.Crash(stage.recorder.at, stage.gateway.name))

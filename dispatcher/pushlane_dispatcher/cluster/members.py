@@ -33,7 +33,8 @@ DISPATCHER = "dispatcher"
 REFUSALS = 2
 BEATS = 2
 REMEMBERED = 16
-"""Nodes that were fenced, for operators."""
+"""Nodes that are gone, for operators."""
+LEFT = "it left, or another node fenced it"
 
 
 class Watched:
@@ -91,6 +92,8 @@ class Members:
         beating = own is not None and (self._own is None or own.beat != self._own.beat)
         passed = 0.0 if self._looked_at is None else now - self._looked_at
         before = self._shown()
+        for process in self._watched.keys() - found.keys():
+            self._gone.append((now, self._watched[process].member, LEFT))
         self._watched = {
             process: self._watched.get(process) or Watched(member, now)
             for process, member in found.items()
@@ -156,7 +159,7 @@ class Members:
         return None
 
     def gone(self, now: float) -> Iterator[Gone]:
-        """Whom this node fenced last, the newest first."""
+        """Who went last, the newest first, and why."""
         for at, member, why in reversed(self._gone):
             yield Gone(
                 name=member.name,

@@ -86,7 +86,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that this one fenced."""
+    """A node that was there: it left, or was fenced."""
 
     name: str
     process: str

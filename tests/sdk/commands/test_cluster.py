@@ -68,7 +68,7 @@ def test_nodes_and_problems_are_listed(shell: Shell, server: Answers) -> None:
     assert b.split()[:9] == ["b", "unreachable", "2m", "5s", "-", "85", "-", "-", "-"]
     assert rest == [
         "2 slots of nodes that are gone: somebody takes them with their next use",
-        "c was fenced 1m 5s ago: its heart stands still",
+        "c went 1m 5s ago: its heart stands still",
         "! node b can't be reached: cut",
     ]
 

@@ -106,7 +106,7 @@ def _show(status: Mapping[str, Any], json: bool) -> None:
     if orphans:
         print(f"{orphans} slots of nodes that are gone: somebody takes them with their next use")
     for gone in status.get("gone", ()):
-        print(f"{gone['name']} was fenced {age(gone['ago_ms'])} ago: {gone['why']}")
+        print(f"{gone['name']} went {age(gone['ago_ms'])} ago: {gone['why']}")
     for problem in status.get("problems", ()):
         print(f"! {problem['text']}")
 

@@ -69,6 +69,12 @@ serve: $(CAN_SERVE) ## run the server; installs only what it needs
 demo: $(CAN_SERVE) $(DEMO_BUILT) ## run a server and a page that shows it at work; PORT=8430 DATA=folder
 	@exec $(PY) -m tools.demo $(if $(PORT),--port $(PORT)) $(if $(DATA),--data $(DATA))
 
+.PHONY: cluster
+cluster: setup ## run servers on a Cassandra and a Redis; NODES=3 RING=3 PORT=8420 FOLDER=folder
+	$(install-services)
+	@exec $(PY) -m tools.cluster $(if $(NODES),--nodes $(NODES)) $(if $(RING),--ring $(RING)) \
+		$(if $(PORT),--port $(PORT)) $(if $(FOLDER),--folder $(FOLDER))
+
 .PHONY: package
 package: $(CAN_SERVE) $(JS_BUILT) ## build wheels, sdists and the npm package into dist/
 	@$(PY) -m tools.package

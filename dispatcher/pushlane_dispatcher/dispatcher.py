@@ -37,6 +37,7 @@ from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.clock import Clock, adopt_time, compare_clocks
 from pushlane_dispatcher.cluster.cluster import Cluster, Network
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.status import ALONE, ClusterStatus
 from pushlane_dispatcher.context import Context, make_prefix
 from pushlane_dispatcher.core.bodies import Budget
 from pushlane_dispatcher.core.bounds import Bounds
@@ -224,6 +225,10 @@ class Dispatcher:
     def usage_numbers(self) -> dict[str, int]:
         """How writing usage does."""
         return {"failures": self.usage_writer.failures, "lost": self.usage_writer.lost}
+
+    async def cluster_status(self) -> ClusterStatus:
+        """The nodes that share the store, as this one sees them."""
+        return ALONE if self.cluster is None else await self.cluster.observer.status()
 
     def due_numbers(self) -> dict[str, int]:
         """What was done for queues that nobody used."""

@@ -19,6 +19,7 @@ from pushlane_dispatcher.callers.feed import Feed, FeedSink, Spec
 from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.callers.receive import Receive, Received
+from pushlane_dispatcher.cluster.status import ClusterStatus, Load
 from pushlane_dispatcher.core.act import ACK, START, Act
 from pushlane_dispatcher.core.effects import Run
 from pushlane_dispatcher.core.explain import Explanation, Stats
@@ -38,6 +39,7 @@ __all__ = [
     "Caller",
     "Claim",
     "Claims",
+    "ClusterStatus",
     "ConsumerInfo",
     "Dead",
     "Door",
@@ -46,6 +48,7 @@ __all__ = [
     "Feed",
     "FeedSink",
     "Gather",
+    "Load",
     "Message",
     "Page",
     "Places",

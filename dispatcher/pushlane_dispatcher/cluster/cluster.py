@@ -10,21 +10,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 import trio
 
 from pushlane.wire.errors import Conflict, NotFound
 from pushlane_dispatcher.cluster import frames
+from pushlane_dispatcher.cluster.counters import LinkCounters
 from pushlane_dispatcher.cluster.members import Members
+from pushlane_dispatcher.cluster.observer import Observer
 from pushlane_dispatcher.cluster.peers import LinkLike, Peers
 from pushlane_dispatcher.cluster.placement import placed, to_give_up
+from pushlane_dispatcher.cluster.rates import Rates
 from pushlane_dispatcher.cluster.remote import RemoteShard, Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.cluster.router import Router
 from pushlane_dispatcher.cluster.serving import Elsewhere, Serving
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.status import Load, Report
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.queues.queues import Elsewhere as OwnedElsewhere
 from pushlane_dispatcher.shard.runner import ShardRunner
@@ -49,6 +53,14 @@ class Network(Protocol):
         """A task: hand each link that another node dialled to `serve`, with the node's process and
         the lane."""
         ...
+
+    def ahead_ms(self, process: str) -> int | None:
+        """By how much a process's clock is ahead of ours; None: nobody knows."""
+        return None
+
+    def numbers(self) -> LinkCounters | None:
+        """What is counted on links; None: nothing is."""
+        return None
 
 
 class Cluster:
@@ -83,6 +95,11 @@ class Cluster:
         )
         self._placed_as = ""
         """The process that others have reached: after a fence it is another one."""
+        self.observer = Observer(
+            ownership, self.members, self.peers, settings, self._report, network.ahead_ms,
+            network.numbers,
+        )  # fmt: skip
+        self.report = self.observer.report
         self._pairs: dict[str, _Pair] = {}
         self._servings: dict[Serving, None] = {}
         self._stopping = False
@@ -96,6 +113,7 @@ class Cluster:
             self._ownership.introduce(self._member)
             nursery.start_soon(self.members.run)
             nursery.start_soon(self._rebalance)
+            nursery.start_soon(self.observer.run)
 
     def _members_changed(self) -> None:
         self.peers.follow()
@@ -183,14 +201,85 @@ class Cluster:
         if not 0 <= key.shard < row.config.shards:
             raise NotFound(f"queue {queue} has no shard {key.shard}")
         try:
-            return await self._shards.open(row, key.shard, claims)
+            runner = await self._shards.open(row, key.shard, claims)
         except OwnedElsewhere as other:
             raise Elsewhere(other.owner.process, other.owner.epoch) from None
+        self.router.opened(key)
+        return runner
 
     def shard_stopped(self, runner: ShardRunner) -> None:
         """Of ours: those who use it elsewhere hear of it."""
         for serving in list(self._servings):
             serving.stopped(runner)
+
+    # For operators
+
+    def introduce(self, url: str, load: Callable[[], Load]) -> None:
+        """Clients reach this node there, and `load` counts what they do."""
+        self.observer.load = load
+        self._show(url=url)
+
+    def _report(self, load: Load, rates: Rates) -> Report:
+        return Report(
+            sessions=load.sessions,
+            published=round(rates.per_second(0), 1),
+            delivered=round(rates.per_second(1), 1),
+            shards=len(self._shards),
+            links=len(self.peers.up()),
+            fencings=self.members.fenced,
+            takeovers=self.router.takeovers.count,
+            moves=self.moves,
+        )
+
+    def numbers(self) -> dict[str, float]:
+        """What is counted here, for metrics."""
+        places, own = self.members.places, self._ownership.process
+        slots = self._shards.slots_since()
+        takeovers = self.router.takeovers
+        return {
+            "fencings": self.members.fenced,
+            "forwarded": self.router.forwarded,
+            "moves": self.moves,
+            "peers": len(self.peers.up()),
+            "repeats": self.repeats.repeated,
+            "slots": len(slots),
+            "slots_elsewhere": sum(
+                (place := placed(slot, places)) is not None and place.process != own
+                for slot in slots
+            ),
+            "takeover_seconds": takeovers.seconds,
+            "takeover_seconds_most": takeovers.most,
+            "takeovers": takeovers.count,
+        }
+
+    def node_states(self) -> dict[str, float]:
+        return self.observer.states()
+
+    def latencies(self) -> dict[str, float]:
+        return self.observer.latencies()
+
+    def link_numbers(self) -> dict[str, float]:
+        """What is counted on links, for metrics."""
+        counters = self._network.numbers()
+        if counters is None:
+            return {}
+        return {
+            "accept_failures": counters.accept_failures,
+            "failures": counters.failures,
+            "frames_received": counters.frames_in,
+            "frames_sent": counters.frames_out,
+            "bytes_received": counters.bytes_in,
+            "bytes_sent": counters.bytes_out,
+            "open": counters.open,
+            "opened": counters.opened,
+            "overruns": counters.overruns,
+            "strangers": counters.strangers,
+        }
+
+    def link_words(self, which: Literal["ends", "refusals", "unreached"]) -> dict[str, int]:
+        """Why links ended, were refused, or could not be had."""
+        counters = self._network.numbers()
+        return {} if counters is None else dict(getattr(counters, which))
 
     # Placement
 

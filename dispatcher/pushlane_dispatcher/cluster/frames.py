@@ -173,6 +173,12 @@ class Look(Frame, tag=21):
     question: msgspec.Raw
 
 
+class Tell(Frame, tag=22):
+    """How are you? `Answer`: a `Report`."""
+
+    id: int
+
+
 # What the owner says
 
 
@@ -302,7 +308,7 @@ class Ended(Frame, tag=55):
 
 Asked = (
     Pair | Open | Publish | Attach | Resume | Detach | Unsubscribe | End | SetCredit
-    | Settle | Ask | Look
+    | Settle | Ask | Look | Tell
 )  # fmt: skip
 Told = (
     Paired | Opened | Moved | Refused | Gone | Published | Failed | Attached | Resumed | Settled

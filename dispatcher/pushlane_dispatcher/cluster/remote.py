@@ -22,6 +22,7 @@ from pushlane_dispatcher.browsing.question import Question, answer_type
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import decode_told, encode
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.status import Report
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket
@@ -203,6 +204,16 @@ class Asker:
         return await self.answer(question, lambda id: frames.Look(id, *key, packed))
 
     async def answer(self, question: Question[A], frame: Callable[[int], frames.Frame]) -> A:
+        told = await self._answer(frame)
+        found: A = msgspec.msgpack.decode(told.value, type=answer_type(type(question)))
+        return found
+
+    async def report(self) -> Report:
+        """How the other node does."""
+        told = await self._answer(frames.Tell)
+        return msgspec.msgpack.decode(told.value, type=Report)
+
+    async def _answer(self, frame: Callable[[int], frames.Frame]) -> frames.Answer:
         waiter: Waiter[Any] = Waiter()
 
         def got(told: frames.Answer | PushlaneError) -> None:
@@ -213,8 +224,7 @@ class Asker:
 
         self.rest.send(encode(frame(self.request(got))))
         told: frames.Answer = await waiter.wait()
-        found: A = msgspec.msgpack.decode(told.value, type=answer_type(type(question)))
-        return found
+        return told
 
     # Subscriptions
 

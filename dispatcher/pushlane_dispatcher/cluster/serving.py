@@ -21,6 +21,7 @@ from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import Fault, decode_asked, encode, packed
 from pushlane_dispatcher.cluster.remote import Way
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.status import Report
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket
@@ -52,6 +53,10 @@ class Host(Protocol):
 
     def running(self, key: ShardKey) -> ShardRunner | None:
         """A shard that is open here."""
+        ...
+
+    def report(self) -> Report:
+        """How this node does."""
         ...
 
     async def open_for_peer(
@@ -145,6 +150,7 @@ class Serving:
             frames.Settle: self._settle,
             frames.Ask: self._ask,
             frames.Look: self._look,
+            frames.Tell: self._tell,
         }
 
     def take(self, frame: bytes | memoryview) -> None:
@@ -387,6 +393,9 @@ class Serving:
     def _look(self, asked: frames.Look) -> None:
         runner = self._host.running(ShardKey(asked.queue_id, asked.shard))
         self._host.start_soon(self._ask_later, asked.id, runner, asked.question)
+
+    def _tell(self, asked: frames.Tell) -> None:
+        self._answer(frames.Answer(asked.id, msgspec.Raw(encode(self._host.report()))))
 
     async def _ask_later(self, id: int, runner: ShardRunner | None, packed: msgspec.Raw) -> None:
         try:

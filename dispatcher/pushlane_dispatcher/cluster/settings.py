@@ -123,6 +123,16 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     leave_ms: int = 20_000
     """How long a node that stops may take to give its slots to others."""
 
+    # For operators
+    report_ms: int = 2_000
+    """How often nodes ask each other how they do, for `pushlane cluster status`; it is also how
+    long an answer may take."""
+    status_ms: int = 2_000
+    """How long the status waits for the store to say who has which slot."""
+    doubt_ms: int = 15_000
+    """How long no other node reaches this one, or two have one name, until the log says so: a node
+    that starts again is there twice for a while."""
+
     def __post_init__(self) -> None:
         given = [self.certificate is not None, self.key is not None, self.authority is not None]
         if any(given) and not all(given):

@@ -27,6 +27,7 @@ from pushlane.wire.limits import MAX_INT
 from pushlane_dispatcher.port import (
     MOST_BUCKETS,
     BucketName,
+    ClusterStatus,
     ConsumerInfo,
     Explanation,
     Message,
@@ -39,7 +40,7 @@ from pushlane_dispatcher.port import (
 from pushlane_dispatcher.port import Dropped as RetentionAnswer
 from pushlane_gateway.session.delivery import message_object
 
-__all__ = ["ConsumerInfo", "Explanation", "RetentionAnswer", "Stats"]
+__all__ = ["ClusterStatus", "ConsumerInfo", "Explanation", "RetentionAnswer", "Stats"]
 
 BILLS = 1_000
 """Of one request."""

@@ -60,7 +60,9 @@ class NodeConnection(Connection):
         self.door: Door = node.dispatcher.door(Caller(TENANT), failed)
 
 
-def connect(client: Client, cluster: ClusterOfNodes, last: ClusterNode | None) -> ClusterNode | None:
+def connect(
+    client: Client, cluster: ClusterOfNodes, last: ClusterNode | None
+) -> ClusterNode | None:
     """To the node where it was, or to another; None: to nobody for now."""
     if client.conn is not None:
         return last
@@ -332,9 +334,7 @@ class NodeConsumer(Consumer):
         self.subscriptions += 1
         fan = self.fan = Session(self, conn, f"{self.name}:{self.subscriptions}")
         self.world.record(
-            history.Subscribe(
-                self.world.now, fan.label, fan.session, fan.queue, ANY, self.ack_none
-            )
+            history.Subscribe(self.world.now, fan.label, fan.session, fan.queue, ANY, self.ack_none)
         )
         conn.door.subscribe(fan.spec, fan, fan.subscribed)
 

@@ -19,10 +19,10 @@ from pushlane_storage.queue import QueueRow
 from tests.simulation.cluster_world.clients import NodeConsumer, NodeProducer
 from tests.simulation.cluster_world.links import Air
 from tests.simulation.cluster_world.node import ClusterNode
+from tests.simulation.cluster_world.world import ClusterWorld
 from tests.simulation.population import ANNEX, Population, draw_annex
 from tests.simulation.replicated.cluster import UPDATE_MS, ReplicatedCluster
 from tests.simulation.replicated.process import Process
-from tests.simulation.cluster_world.world import ClusterWorld
 
 
 class Owned:
@@ -49,7 +49,7 @@ class ClusterOfNodes(ReplicatedCluster):
         self.air = Air(world)
         self.members = [f"n{number + 1}" for number in range(world.rng.choice((3, 3, 4, 5)))]
         self._lives = {member: count(1) for member in self.members}
-        self._ports = {member: 1 for member in self.members}
+        self._ports = dict.fromkeys(self.members, 1)
         super().__init__(world, nursery)
 
     def settle_in(self, home: Any) -> None:

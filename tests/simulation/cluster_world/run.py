@@ -5,8 +5,7 @@ Then every queue is asked for through every node, and at the end the owners die 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -110,10 +109,9 @@ def _repeated(cluster: ClusterOfNodes) -> Any:
     flush = Repeats.flush
 
     def repeated(self: Repeats, queue: OpenQueue) -> None:
-        waiting = self._queues.get((queue.row.tenant, queue.row.name))
-        for line in () if waiting is None else waiting.lines.values():
-            for sent, until in line:
-                if until > trio.current_time() and not sent.unsent:
+        for line in self._queues.get((queue.row.tenant, queue.row.name), {}).values():
+            for sent in line:
+                if sent.until > trio.current_time() and not sent.unsent:
                     for message in sent.messages:
                         cluster.repeated(queue.row, message)
         flush(self, queue)

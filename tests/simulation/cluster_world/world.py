@@ -6,7 +6,6 @@ import random
 
 import msgspec
 
-from tests.simulation.profile import Profile
 from tests.simulation.replicated.world import RingChances, TrioWorld
 
 

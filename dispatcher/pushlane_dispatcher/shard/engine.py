@@ -94,7 +94,7 @@ class Engine:
                 self._marks = MarkCache(context.leases, shard.key, shard.epoch, most)
         self._reader = Reader(shard.key, context)
         self._send = send
-        self._asked: dict[Outcome, int] = {}
+        self._asked: dict[Effect, int] = {}
         """Writes that the store has not answered yet, and since when; the oldest first."""
         self._tidying: deque[Mark | Drop | DropPurges | WriteNote] = deque()
         self.tickets: dict[Ticket, None] = {}
@@ -298,10 +298,14 @@ class Engine:
         again: Callable[[Any, Exception | None], Awaitable[None]],
         effect: Effect,
     ) -> Outcome:
-        """What to do when the first try of a write is over; the others have a task."""
+        """What to do when the first try of a write is over; the others have a task.
+
+        It must not refer to itself: what was written would stay in memory until the garbage
+        collector comes, which would have to come often.
+        """
 
         def outcome(error: Exception | None) -> None:
-            del self._asked[outcome]
+            del self._asked[effect]
             if self.stopped_by is not None:
                 return
             if error is not None:
@@ -313,7 +317,7 @@ class Engine:
             except Exception as bug:  # this is trio's own task: it would not survive it
                 self._nursery.start_soon(_raise, bug)
 
-        self._asked[outcome] = self._pumped_at
+        self._asked[effect] = self._pumped_at
         return outcome
 
     async def _append(self, append: Append, failed: Exception | None) -> None:

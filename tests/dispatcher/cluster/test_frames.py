@@ -44,6 +44,7 @@ SAMPLES: list[frames.Frame] = [
     frames.Settle(1, 7, "p~0", 2, RECEIPTS, False, "nack", 0, 100, "broken", True),
     frames.Ask(1, 8, QUESTION),
     frames.Look(9, "0f" * 16, 3, QUESTION),
+    frames.Tell(10),
     frames.Paired(),
     frames.Opened(1),
     frames.Moved(1, "ab" * 16, 12),

@@ -48,7 +48,7 @@ from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.queues.due import DueShards
 from pushlane_dispatcher.queues.manager import Manager
 from pushlane_dispatcher.queues.open_queue import OpenQueue
-from pushlane_dispatcher.queues.queues import Name, Queues
+from pushlane_dispatcher.queues.queues import Name, Queues, store_answers
 from pushlane_dispatcher.queues.transfers import Transfers
 from pushlane_dispatcher.recording.recorder import Recorder
 from pushlane_dispatcher.settings import Settings
@@ -229,6 +229,13 @@ class Dispatcher:
     async def cluster_status(self) -> ClusterStatus:
         """The nodes that share the store, as this one sees them."""
         return ALONE if self.cluster is None else await self.cluster.observer.status()
+
+    async def set_draining(self, node: str, draining: bool) -> None:
+        """Have a node give its slots to the others, or let it take some again."""
+        if self.cluster is None:
+            raise NotFound("there is no cluster: this server's store is its own")
+        with store_answers(f"node {node}"):
+            await self.cluster.set_draining(node, draining)
 
     def due_numbers(self) -> dict[str, int]:
         """What was done for queues that nobody used."""

@@ -121,6 +121,17 @@ class BillsBody(Asked):
     bills: Annotated[list[Bill], Meta(max_length=BILLS)]
 
 
+# The cluster
+
+
+class DrainBody(Asked):
+    """Which node is to give its slots to the others; with `undo` it takes some again."""
+
+    node: Annotated[str, Meta(min_length=1, max_length=255)]
+    """By its name."""
+    undo: bool = False
+
+
 # Messages in
 
 

@@ -34,3 +34,27 @@ async def test_what_the_dispatcher_says_is_answered(monkeypatch: pytest.MonkeyPa
         answer = await r.get("/v1/cluster")
         assert answer.json["cluster"] == "c"
         assert answer.json["orphans"] == 3
+
+
+async def test_without_a_cluster_nothing_is_drained() -> None:
+    async with rig() as r:
+        answer = await r.post("/v1/cluster/drain", {"node": "a"})
+        assert answer.status == 404
+        assert "there is no cluster" in answer.json["error"]["message"]
+
+
+async def test_a_drain_names_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    async def set_draining(node: str, draining: bool) -> None:
+        asked.append((node, draining))
+
+    async with rig(keys=tmp_path / "keys.json") as r:
+        monkeypatch.setattr(r.dispatcher, "set_draining", set_draining)
+        operator = r.caller("operate:*")
+        assert (await operator.post("/v1/cluster/drain", {"node": "a"})).status == 200
+        assert (await operator.post("/v1/cluster/drain", {"node": "a", "undo": True})).status == 200
+        assert (await operator.post("/v1/cluster/drain", {})).status == 400
+        refused = await r.caller("admin:*").post("/v1/cluster/drain", {"node": "a"})
+        assert refused.status == 403
+    assert asked == [("a", True), ("a", False)]

@@ -42,6 +42,7 @@ DESIGNED = {
     "/v1/tokens": {"post"},
     "/v1/limits": {"get"},
     "/v1/cluster": {"get"},
+    "/v1/cluster/drain": {"post"},
     "/v1/usage": {"get"},
     "/v1/usage/bills": {"put"},
     **{path: {"get"} for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")},

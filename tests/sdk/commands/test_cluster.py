@@ -9,7 +9,7 @@ import pytest
 
 from pushlane.asyncio import http
 from pushlane.core.queues import Call
-from pushlane.wire.errors import ConnectionLost, Forbidden
+from pushlane.wire.errors import Conflict, ConnectionLost, Forbidden
 from tests.sdk.commands.shell import Shell
 
 
@@ -111,3 +111,22 @@ def test_it_sends_the_token(shell: Shell, server: Answers, monkeypatch: pytest.M
     server.answers = [STATUS]
     shell("cluster", "status")
     assert server.tokens == ["secret"]
+
+
+def test_a_node_is_drained_and_taken_back(shell: Shell, server: Answers) -> None:
+    server.answers = [{}, {}]
+    shell("cluster", "drain", "b")
+    assert "b gives its slots to the other nodes" in shell.err
+    shell("cluster", "drain", "b", "--undo")
+    assert "b takes slots again" in shell.err
+    assert [call.body for call in server.calls] == [
+        {"node": "b", "undo": False},
+        {"node": "b", "undo": True},
+    ]
+    assert {(call.method, call.target) for call in server.calls} == {("POST", "/v1/cluster/drain")}
+
+
+def test_the_last_node_is_not_drained(shell: Shell, server: Answers) -> None:
+    server.answers = [Conflict("node a can't be drained: no other node could take its slots")]
+    shell("cluster", "drain", "a", status=1)
+    assert "no other node could take its slots" in shell.err

@@ -23,7 +23,7 @@ WATCH_SECONDS = 2.0
 CLEAR = "\x1b[H\x1b[2J"
 """The cursor to the top left, and nothing on the screen."""
 
-app = App(name="cluster", help="Look at the nodes that share a store.")
+app = App(name="cluster", help="Look at the nodes that share a store, and drain them.")
 
 
 @app.command
@@ -61,6 +61,36 @@ def status(
         sys.exit(INTERRUPTED)
 
 
+@app.command
+def drain(
+    node: str,
+    /,
+    *,
+    undo: Annotated[bool, FLAG] = False,
+    server: Server = HERE,
+) -> None:
+    """Have a node give its slots to the other nodes, for instance before maintenance.
+
+    Its queues go on at the others, with all leases; its clients stay connected. It takes no slots
+    until --undo, or until it is started again. Refused when no other node could take them. Watch it
+    with `pushlane cluster status --watch`. Needs the right operate:*.
+
+    Parameters
+    ----------
+    node
+        The node's name, as `pushlane cluster status` shows it.
+    undo
+        Let it take slots again.
+    """
+    from pushlane.wire.errors import PushlaneError
+
+    try:
+        _call(server, "POST", "/v1/cluster/drain", {"node": node, "undo": undo})
+    except PushlaneError as error:
+        fail(explain_error(error), exit_code(error))
+    note(f"{node} takes slots again" if undo else f"{node} gives its slots to the other nodes")
+
+
 def _show_again(server: Server, json: bool) -> None:
     """A server that can't be reached now may be again."""
     from pushlane.wire.errors import ConnectionLost
@@ -76,7 +106,12 @@ def _show_again(server: Server, json: bool) -> None:
 
 
 def ask_status(server: Server) -> dict[str, Any]:
-    """What `GET /v1/cluster` answers. No session is needed for it."""
+    """What `GET /v1/cluster` answers."""
+    return _call(server, "GET", "/v1/cluster")
+
+
+def _call(server: Server, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    """No session is needed for it."""
     import asyncio
     import os
     import ssl
@@ -89,7 +124,7 @@ def ask_status(server: Server) -> dict[str, Any]:
     endpoint = parse_url(server.url or os.environ.get(VARIABLE) or DEFAULT_URL)
     tls = ssl.create_default_context() if endpoint.is_tls else None
     settings = Settings(connect_ms=CONNECT_MS, http_ms=CONNECT_MS)
-    call = Call("GET", "/v1/cluster")
+    call = Call(method, path, body=body)
     found: dict[str, Any] = asyncio.run(request(endpoint, call, server.token(), settings, tls))
     return found
 

@@ -17,8 +17,11 @@ from urllib.request import urlopen
 
 import pytest
 
+from pushlane.commands.cluster import COLUMNS
+from tests.docs.console import is_shown, read_examples
+from tests.docs.page import read_blocks
 from tests.repo import ROOT
-from tools.cluster import main
+from tools.cluster import PORT, main
 from tools.services.ports import answers
 from tools.services.shared import Service
 
@@ -69,6 +72,28 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+def check_page(cluster: Running) -> None:
+    """What docs/cluster.md shows of two servers is what was printed, but for the ports."""
+    blocks = read_blocks((ROOT / "docs" / "cluster.md").read_text())
+    examples = [one for block in blocks for one in read_examples(block.text, block.line)]
+    [shown] = [one.shown for one in examples if one.command == "make cluster"]
+    lines = [line for line in shown.splitlines() if not line.startswith("node-3")]
+    for port, url in enumerate(cluster.urls, PORT):
+        lines = [line.replace(f"http://127.0.0.1:{port}", url) for line in lines]
+    printed = [
+        f"{name}: ready on {url}, pid {pid}"
+        for name, url, pid in zip(cluster.names, cluster.urls, cluster.pids, strict=True)
+    ]
+    told = "".join(f"{line}\n" for line in [*printed, cluster.told.strip()])
+    assert is_shown("".join(f"{line}\n" for line in lines), told)
+
+
+def test_the_page_shows_the_columns_of_the_status() -> None:
+    text = (ROOT / "docs" / "cluster.md").read_text()
+    [block] = [one for one in read_blocks(text) if "pushlane cluster status\nNAME" in one.text]
+    assert block.text.splitlines()[1].split() == [column.upper() for column in COLUMNS]
+
+
 def shared(cassandra: Service, redis: Service, keyspace: str) -> list[str]:
     return ["--store", cassandra.cassandra_url(keyspace), "--leases", redis.redis_url]
 
@@ -81,6 +106,7 @@ def test_servers_see_each_other_one_dies_and_ctrl_c_ends_the_rest(
         cluster = Running(process, 2)
         assert cluster.names == ["node-1", "node-2"]
         assert cluster.urls[0] in cluster.told
+        check_page(cluster)
         both = {"node-1": "up", "node-2": "up"}
         until(lambda: cluster.states(0) == both and cluster.states(1) == both)
         os.kill(cluster.pids[1], signal.SIGKILL)

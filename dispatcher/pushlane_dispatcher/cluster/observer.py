@@ -2,7 +2,7 @@
 
 It asks every node that is linked for a report, all the time: so whoever wants the status waits for
 no node, and a dead one costs nobody anything. It also says in the log, once, what an operator has
-to mend: that nobody reaches this node, or that two nodes have one name.
+to fix: that nobody reaches this node, or that two nodes have one name.
 """
 
 from __future__ import annotations

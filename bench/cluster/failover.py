@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bench.cluster.load import Load, Trace
-from bench.cluster.nodes import Node
+from bench.cluster.nodes import SHARE_S, Node
 from bench.cluster.saying import say, tell
 from tests.outages.door import Door
 
 KILL_S, HANG_S, DRAIN_P99_S = 5.0, 12.0, 1.0
 QUEUES = [f"failover-{n}" for n in range(12)]
 SHARDS = b'{"shards": 2}'
-WARM_S, AFTER_S = 2.0, 3.0
+WARM_S, AFTER_S = 4.0, 3.0
 BEFORE_S = 1.0
 
 
@@ -24,7 +24,7 @@ def killed(nodes: list[Node], rounds: int) -> None:
     for turn in range(rounds):
         victim, *others = _turned(nodes, turn)
         times.append(asyncio.run(_failover(others, victim.kill)))
-        victim.start()
+        _come_back(victim)
         tell("  kill -9, s", f"{times[-1]:.2f}")
     _say("kill -9: all queues go on after, s (median)", times, KILL_S)
 
@@ -36,7 +36,7 @@ def hung(nodes: list[Node], rounds: int) -> None:
         times.append(asyncio.run(_failover(others, victim.pause)))
         victim.go_on()
         tell("  SIGSTOP, s", f"{times[-1]:.2f}")
-        time.sleep(AFTER_S)  # it must notice that it was fenced before it is the next one's heir
+        time.sleep(SHARE_S)
     _say("SIGSTOP: all queues go on after, s (median)", times, HANG_S)
 
 
@@ -45,15 +45,20 @@ def stopped(nodes: list[Node], rounds: int) -> None:
     times, errors, ends = [], 0, []
     for turn in range(rounds):
         victim, *others = _turned(nodes, turn)
-        load, took = asyncio.run(_planned(victim, others))
+        load, struck, took = asyncio.run(_planned(victim, others))
         ends.append(took)
-        victim.start()
+        _come_back(victim)
         found = load.errors + [t.error for ts in load.traces.values() for t in ts if t.error]
         errors += len(found)
         for error in sorted(set(found))[:3]:
             tell(f"  an SDK client saw {error}"[:70], str(found.count(error)))
-        times.append(_p99(load))
-        tell("  SIGTERM: p99 of publish to delivery, s", f"{times[-1]:.2f}")
+        traces = [trace for traces in load.traces.values() for trace in traces]
+        before = _p99(trace for trace in traces if trace.sent < struck - BEFORE_S)
+        times.append(_p99(trace for trace in traces if trace.sent >= struck - BEFORE_S))
+        tell(
+            "  p99 of publish to delivery, before / at SIGTERM, s",
+            f"{before:.2f} / {times[-1]:.2f}",
+        )
     tell("SIGTERM: the process ends after, s (median)", f"{statistics.median(ends):.2f}")
     say("SIGTERM: errors that SDK clients saw", f"{errors}", errors == 0, "0")
     _say("SIGTERM: p99 of publish to delivery, s (median)", times, DRAIN_P99_S)
@@ -92,7 +97,8 @@ async def _failover(others: list[Node], strike: Callable[[], None]) -> float:
         return await load.back_since(struck) - struck
 
 
-async def _planned(victim: Node, others: list[Node]) -> tuple[Load, float]:
+async def _planned(victim: Node, others: list[Node]) -> tuple[Load, float, float]:
+    """The load, when the node was asked to end, and how long it took."""
     doors = [Door(_port(node)) for node in (victim, *others)]
     try:
         urls = [door.url for door in doors]
@@ -104,11 +110,7 @@ async def _planned(victim: Node, others: list[Node]) -> tuple[Load, float]:
             await asyncio.to_thread(victim.end)
             took = time.monotonic() - struck
             await asyncio.sleep(AFTER_S)
-        load.traces = {
-            queue: [trace for trace in traces if trace.sent >= struck - BEFORE_S]
-            for queue, traces in load.traces.items()
-        }
-        return load, took
+        return load, struck, took
     finally:
         for door in doors:
             door.close()
@@ -118,9 +120,11 @@ def _port(node: Node) -> int:
     return int(node.url.rpartition(":")[2])
 
 
-def _p99(load: Load) -> float:
-    def delay(trace: Trace) -> float:
-        return trace.delivered - trace.sent
+def _come_back(victim: Node) -> None:
+    victim.start()
+    time.sleep(SHARE_S)
 
-    found = sorted(delay(t) for traces in load.traces.values() for t in traces if t.delivered)
+
+def _p99(traces: Iterable[Trace]) -> float:
+    found = sorted(trace.delivered - trace.sent for trace in traces if trace.delivered)
     return found[int(len(found) * 0.99)]

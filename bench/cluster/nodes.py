@@ -19,6 +19,10 @@ from tools.services.redis import running_redis
 
 SIZE = 3
 START_S, STOP_S = 60.0, 60.0
+TENURE_MS = 1_000
+"""Less than usual: a node that comes back gets its share before the next round."""
+SHARE_S = 8.0
+"""By then it has got it."""
 JAVA = Options(sync="batch", quick=False, heap_mb=1_024)
 SERVE = [sys.executable, "-c", "from pushlane.cli import main; main()", "serve"]
 UTIME = 11
@@ -108,6 +112,7 @@ def running_nodes(folder: Path, keyspace: str) -> Iterator[list[Node]]:
     """On services of their own, until the block ends."""
     with running_cassandra(1, JAVA, on_disk=True) as ring, running_redis() as cache:
         backing = ["--store", ring.url(keyspace), "--leases", cache.url]
+        backing += ["--set", f"cluster.tenure_ms={TENURE_MS}"]
         nodes = [Node(f"node-{n + 1}", folder, backing) for n in range(SIZE)]
         try:
             for node in nodes:

@@ -120,7 +120,7 @@ def table(windows: Sequence[Window]) -> Iterator[str]:
     """How long publishes were not accepted, by fault."""
     yield "| fault | times | not accepted, median | at most | bar | load |"
     yield "|---|---|---|---|---|---|"
-    for kind in (*FAULTS, *CLUSTER_FAULTS):
+    for kind in {**FAULTS, **CLUSTER_FAULTS}:
         found = [window for window in windows if window.kind == kind]
         if found:
             outages = [window.outage_ms for window in found]

@@ -28,6 +28,8 @@ class SessionRecord(msgspec.Struct, frozen=True, array_like=True):
     producer: str | None
     next_sub: int
     subs: dict[int, Kept]
+    missed: list[tuple[int, str, str]]
+    """Subs that ended, of which its client has not heard yet: number, code, message."""
 
     @classmethod
     def of(cls, session: Session, process: str) -> SessionRecord:
@@ -35,6 +37,7 @@ class SessionRecord(msgspec.Struct, frozen=True, array_like=True):
         return cls(
             process, who.tenant, who.key, who.subject, session.client, session.producer,
             session.next_sub, {number: sub.feed.kept() for number, sub in session.subs.items()},
+            [(one.sub, one.code, one.message) for one in session.missed],
         )  # fmt: skip
 
     def is_of(self, identity: Identity) -> bool:

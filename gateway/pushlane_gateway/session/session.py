@@ -149,7 +149,8 @@ class Session:
         """None: it can't go on elsewhere."""
         self.over = False
         """It has ended, or is another server's."""
-        self._missed: list[Ended] = []
+        self.missed: list[Ended] = []
+        """What ended while it had no connection."""
         self._known: dict[tuple[Action, str], str] = {}
 
     @property
@@ -206,8 +207,9 @@ class Session:
         feed.pause(self.paused)
         self.changed()
 
-    def take_over(self, subs: Mapping[int, Kept]) -> None:
+    def take_over(self, subs: Mapping[int, Kept], missed: list[Ended]) -> None:
         """Have these, which were another server's; a `resume` goes on with them."""
+        self.missed = missed
         for number, kept in subs.items():
             sub = Sub(self, kept.queue)
             sub.number = number
@@ -255,7 +257,7 @@ class Session:
         if self.connection is not None:
             self.connection.send(frame)
         else:
-            self._missed.append(frame)
+            self.missed.append(frame)
 
     def forget_later(self, sub: Sub) -> None:
         """Once nothing is held by a closed sub; a repeated settle is a duplicate until then."""
@@ -345,7 +347,7 @@ class Session:
 
     def resumed(self) -> None:
         """The client was welcomed: what else happened while it was away."""
-        missed, self._missed = self._missed, []
+        missed, self.missed = self.missed, []
         for frame in missed:
             self.send(frame)
 
@@ -354,7 +356,7 @@ class Session:
         del self.subs[sub.number]
         sub.feed.end()
         message = f"{self.identity.name} may no longer consume {sub.queue}"
-        self._missed.append(Ended(sub.number, "forbidden", message))
+        self.missed.append(Ended(sub.number, "forbidden", message))
 
     def abandon(self) -> None:
         """Its client did not come back: what it holds has failed."""

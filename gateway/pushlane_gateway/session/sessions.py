@@ -13,7 +13,9 @@ from functools import partial
 
 import trio
 
+from pushlane.wire.frames import Ended
 from pushlane_dispatcher.port import SharedSessions
+from pushlane_gateway.auth.admission import Permit
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.session.connection import Connection
 from pushlane_gateway.session.context import SessionContext
@@ -98,7 +100,7 @@ class Sessions:
             record = read_record(kept)
             if record is None or not record.is_of(identity):
                 return None
-            permit = self.context.admission.admit(identity, "sessions")
+            permit: Permit | None = self.context.admission.admit(identity, "sessions")
             try:
                 taken = await shared.take(id, kept.term)
                 if taken:
@@ -127,7 +129,7 @@ class Sessions:
         session = Session(id, identity, self.context, term, self)
         session.client, session.producer = record.client, record.producer
         session.next_sub = record.next_sub
-        session.take_over(record.subs)
+        session.take_over(record.subs, [Ended(*one) for one in record.missed])
         self._sessions[session.ref] = session
         session.changed()
         self._wait_for_client(session)

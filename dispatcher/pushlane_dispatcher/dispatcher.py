@@ -36,6 +36,7 @@ from pushlane_dispatcher.callers.door import Caller, Door
 from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.clock import Clock, adopt_time, compare_clocks
 from pushlane_dispatcher.cluster.cluster import Cluster, Network
+from pushlane_dispatcher.cluster.sessions import SharedSessions
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.cluster.status import ALONE, ClusterStatus
 from pushlane_dispatcher.context import Context, make_prefix
@@ -172,6 +173,8 @@ class Dispatcher:
         self.finish_deletions = manager.finish_all
         self.cluster: Cluster | None = None
         """With the other nodes of a cluster."""
+        self.sessions: SharedSessions | None = None
+        """What gateways of a cluster leave to each other; None where nobody could take it."""
 
     def join(self, network: Network, member: Member, settings: ClusterSettings) -> None:
         """Be a node among others from now on."""
@@ -181,6 +184,9 @@ class Dispatcher:
             context.clock.wall, context.chance, context.limits.resume_ms, self._nursery,
             self.open, self._row_of, self._queue_stopped,
         )  # fmt: skip
+        if self.leases is not None and self.leases.instant is None:
+            process = context.store.ownership.process
+            self.sessions = SharedSessions(self.leases, cluster, process, settings.yield_ms)
         self._nursery.start_soon(cluster.run)
 
     @property

@@ -125,7 +125,7 @@ class Asker:
             **dict.fromkeys(
                 (
                     frames.Published, frames.Attached, frames.Resumed, frames.Settled,
-                    frames.Answer, frames.Credited,
+                    frames.Answer, frames.Credited, frames.Yielded,
                 ),
                 self._answered,
             ),
@@ -225,6 +225,16 @@ class Asker:
         self.rest.send(encode(frame(self.request(got))))
         told: frames.Answer = await waiter.wait()
         return told
+
+    async def yield_session(self, session: str, term: int) -> bool:
+        """Have that node's gateway leave a session to us. Whether it knew it."""
+        waiter: Waiter[bool] = Waiter()
+
+        def got(told: frames.Yielded | PushlaneError) -> None:
+            waiter(not isinstance(told, PushlaneError) and told.had)
+
+        self.rest.send(encode(frames.Yield(self.request(got), session, term)))
+        return await waiter.wait()
 
     # Subscriptions
 
@@ -458,7 +468,7 @@ class RemoteShard:
                 frames.Attach(
                     self.ref, sub.number, id, wish.session, wish.credit, wish.lease_ms,
                     wish.explicit, wish.ack_none, wish.shared, wish.client, wish.claims,
-                    wish.prefix, wish.held,
+                    wish.prefix, wish.held, wish.term,
                 )
             )
         )  # fmt: skip
@@ -514,6 +524,13 @@ class RemoteShard:
             sub.away = True
             sub.turn += 1
             self.asker.rest.send(encode(frames.Detach(sub.number, resume_ms)))
+
+    def cut_off(self, prefix: str, sink: Sink, resume_ms: int) -> None:
+        sub = self._subs.get(sink)
+        if sub is not None:
+            self.drop(sub)
+            self.asker.forget(sub.number)
+            self.asker.rest.send(encode(frames.CutOff(sub.number, resume_ms)))
 
     def unsubscribe(self, prefix: str, sink: Sink) -> None:
         sub = self._subs.get(sink)

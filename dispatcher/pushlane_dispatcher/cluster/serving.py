@@ -65,6 +65,10 @@ class Host(Protocol):
         """The shard, opened here; `Elsewhere` when it is not ours to have."""
         ...
 
+    def yield_session(self, session: str, term: int) -> bool:
+        """A client goes on with its session at another node. Whether it was here."""
+        ...
+
 
 class Served:
     """A shard that the other node uses."""
@@ -151,6 +155,8 @@ class Serving:
             frames.Ask: self._ask,
             frames.Look: self._look,
             frames.Tell: self._tell,
+            frames.CutOff: self._cut_off,
+            frames.Yield: self._yield,
         }
 
     def take(self, frame: bytes | memoryview) -> None:
@@ -269,7 +275,7 @@ class Serving:
             return
         wish = Attach(
             asked.session, asked.credit, asked.lease_ms, asked.explicit, asked.ack_none,
-            asked.shared, asked.client, asked.claims, asked.prefix, asked.held,
+            asked.shared, asked.client, asked.claims, asked.prefix, asked.held, asked.term,
         )  # fmt: skip
         sink = self._subs[asked.sub] = FarSink(self, asked.sub, served, asked.credit)
 
@@ -309,6 +315,11 @@ class Serving:
         sink = self._subs.get(asked.sub)
         if sink is not None:
             sink.served.runner.detach(sink.prefix, sink, asked.resume_ms)
+
+    def _cut_off(self, asked: frames.CutOff) -> None:
+        sink = self._subs.pop(asked.sub, None)
+        if sink is not None:
+            sink.served.runner.cut_off(sink.prefix, sink, asked.resume_ms)
 
     def _unsubscribe(self, asked: frames.Unsubscribe) -> None:
         sink = self._subs.get(asked.sub)
@@ -407,6 +418,10 @@ class Serving:
             self._fail(id, error)
         else:
             self._answer(frames.Answer(id, msgspec.Raw(encode(value))))
+
+    def _yield(self, asked: frames.Yield) -> None:
+        had = self._host.yield_session(asked.session, asked.term)
+        self._answer(frames.Yielded(asked.id, had))
 
     # The end
 

@@ -100,6 +100,11 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     pair_ms: int = 5_000
     """How long the second link of a pair may take."""
 
+    # Sessions
+    yield_ms: int = 1_000
+    """How long a node may take to leave a session to us whose client came here; then we go on
+    without its word: what it still does with the session no longer counts."""
+
     # Routing
     publish_ms: int = 30_000
     """How long a request waits for a node that takes it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
-from pushlane.wire.errors import NotFound, PushlaneError, Throttled, Unavailable
+from pushlane.wire.errors import Conflict, NotFound, PushlaneError, Throttled, Unavailable
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.browsing.answers import answer_look
 from pushlane_dispatcher.browsing.question import Look, Question
@@ -234,6 +234,7 @@ class ShardRunner:
             client=wish.client,
             claims=wish.claims,
         )
+        subscription.term = wish.term
         self._shard.attach(subscription)
         if subscription.credit != wish.credit:  # nothing is granted inside these calls
             self._shard.credit(subscription, wish.credit)
@@ -251,6 +252,9 @@ class ShardRunner:
         found = self._subscriptions.get(wish.prefix)
         if found is None or (found.token is not None and found.session != wish.session):
             return None
+        if wish.term < found.term:
+            raise Conflict("the session goes on at another server")
+        found.term = wish.term
         found.explicit, found.shared, found.client = wish.explicit, wish.shared, wish.client
         if wish.lease_ms is not None:
             found.lease_ms = wish.lease_ms

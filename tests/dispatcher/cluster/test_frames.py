@@ -34,7 +34,7 @@ SAMPLES: list[frames.Frame] = [
     frames.Publish(1, 2, [MESSAGE], [4]),
     frames.Attach(
         1, 3, 4, "s-1", 64, None, True, False, True, "client", (Claim("key:1", 50),), "p~0",
-        RECEIPTS,
+        RECEIPTS, 1
     ),
     frames.Resume(3, 5, RECEIPTS),
     frames.Detach(3, 30_000),
@@ -45,6 +45,8 @@ SAMPLES: list[frames.Frame] = [
     frames.Ask(1, 8, QUESTION),
     frames.Look(9, "0f" * 16, 3, QUESTION),
     frames.Tell(10),
+    frames.CutOff(3, 30_000),
+    frames.Yield(11, "s-1", 2),
     frames.Paired(),
     frames.Opened(1),
     frames.Moved(1, "ab" * 16, 12),
@@ -64,6 +66,7 @@ SAMPLES: list[frames.Frame] = [
     frames.Holds(3, 1, 0),
     frames.Credited(6),
     frames.Ended(3, "not_found", "the queue was deleted", RECEIPTS),
+    frames.Yielded(11, True),
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ define install-services
 @tools/install-debian redis-server redis-server
 endef
 
-.PHONY: help setup serve demo test test-waiting test-computing quick check fmt bench bench-core bench-gateway bench-replicated bench-js bench-spark bench-usage bench-pairs sim powerloss faults crash stress outages retention-kills soak services lock clean
+.PHONY: help setup serve demo test test-waiting test-computing quick check fmt bench bench-core bench-gateway bench-replicated bench-cluster bench-js bench-spark bench-usage bench-pairs sim powerloss faults crash stress outages outages-cluster retention-kills soak services lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -68,6 +68,12 @@ serve: $(CAN_SERVE) ## run the server; installs only what it needs
 
 demo: $(CAN_SERVE) $(DEMO_BUILT) ## run a server and a page that shows it at work; PORT=8430 DATA=folder
 	@exec $(PY) -m tools.demo $(if $(PORT),--port $(PORT)) $(if $(DATA),--data $(DATA))
+
+.PHONY: cluster
+cluster: setup ## run servers on a Cassandra and a Redis; NODES=3 RING=3 PORT=8420 FOLDER=folder
+	$(install-services)
+	@exec $(PY) -m tools.cluster $(if $(NODES),--nodes $(NODES)) $(if $(RING),--ring $(RING)) \
+		$(if $(PORT),--port $(PORT)) $(if $(FOLDER),--folder $(FOLDER))
 
 .PHONY: package
 package: $(CAN_SERVE) $(JS_BUILT) ## build wheels, sdists and the npm package into dist/
@@ -139,7 +145,7 @@ fmt: setup $(JS_READY) ## format, and fix what can be fixed
 	.venv/bin/ruff check --fix .
 	cd sdk_js && npm run --silent format
 
-bench: bench-core bench-gateway bench-replicated bench-js bench-spark bench-usage ## run all benchmarks
+bench: bench-core bench-gateway bench-replicated bench-cluster bench-js bench-spark bench-usage ## run all benchmarks
 
 bench-core: setup ## benchmark the dispatcher's core and the embedded store
 	$(PY) -m bench.core
@@ -153,6 +159,10 @@ bench-replicated: setup ## benchmark the server on Cassandra and Redis; QUICK=1,
 	$(install-services)
 	@tools/install-debian node nodejs npm
 	$(PY) -m bench.replicated $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+bench-cluster: setup ## benchmark failover and forwarding; QUICK=1, ONLY="kill cost"
+	$(install-services)
+	$(PY) -m bench.cluster $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 bench-usage: setup ## benchmark what counting usage costs
 	@tools/install-debian node nodejs npm
@@ -191,15 +201,22 @@ outages: setup ## break Cassandra, Redis and gateways under load; TIMES=3 each, 
 	$(PY) -m tests.outages $(if $(TIMES),--times $(TIMES)) $(if $(SEED),--seed $(SEED))
 	$(PY) -m tests.outages --plants
 
+outages-cluster: setup $(JS_BUILT) ## break a cluster for MINUTES (10); SEED=n
+	$(install-services)
+	@tools/install-debian node nodejs npm
+	$(PY) -m tests.outages --cluster --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+	$(PY) -m tests.outages --cluster --plants
+
 retention-kills: setup ## kill the retention job KILLS (10) times on each store beside load; SEED=n
 	$(install-services)
 	RETENTION_KILLS=$(or $(KILLS),10) $(if $(SEED),RETENTION_SEED=$(SEED)) $(PY) -m pytest -q tests/spark/retaining/test_kill.py
 
-soak: setup $(JS_BUILT) ## simulate fresh seeds for MINUTES (10); all crashes; all SDKs on all stores
+soak: setup $(JS_BUILT) ## simulate, break a cluster: MINUTES (10) each; all crashes, SDKs, stores
 	$(install-services)
 	@tools/install-debian node nodejs npm
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))
 	$(PY) -m tests.crash --seed $$(date +%s)
+	$(PY) -m tests.outages --cluster --minutes $(or $(MINUTES),10) --seed $$(date +%s)
 	ALL_PLACES=1 $(PY) -m tools.retrying -n 2 --dist worksteal tests/behaviour
 
 # The second lock takes its versions from the first.

@@ -36,7 +36,9 @@ from pushlane_dispatcher.callers.door import Caller, Door
 from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.clock import Clock, adopt_time, compare_clocks
 from pushlane_dispatcher.cluster.cluster import Cluster, Network
+from pushlane_dispatcher.cluster.sessions import SharedSessions
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.status import ALONE, ClusterStatus
 from pushlane_dispatcher.context import Context, make_prefix
 from pushlane_dispatcher.core.bodies import Budget
 from pushlane_dispatcher.core.bounds import Bounds
@@ -47,7 +49,7 @@ from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.queues.due import DueShards
 from pushlane_dispatcher.queues.manager import Manager
 from pushlane_dispatcher.queues.open_queue import OpenQueue
-from pushlane_dispatcher.queues.queues import Name, Queues
+from pushlane_dispatcher.queues.queues import Name, Queues, store_answers
 from pushlane_dispatcher.queues.transfers import Transfers
 from pushlane_dispatcher.recording.recorder import Recorder
 from pushlane_dispatcher.settings import Settings
@@ -151,8 +153,9 @@ class Dispatcher:
             self.usage_writer,
         )
         self.due = DueShards(
-            context.store.ownership, context.settings, context.clock.wall, self._open_due
-        )
+            context.store.ownership, context.settings, context.clock.wall, self._open_due,
+            lambda slot: self.cluster is None or self.cluster.belongs_here(slot),
+        )  # fmt: skip
         self._open: dict[Name, OpenQueue] = {}
         self._views = Views(context, self._shards.running, self._look_elsewhere)
         self._manager: Manager = Manager(
@@ -170,15 +173,20 @@ class Dispatcher:
         self.finish_deletions = manager.finish_all
         self.cluster: Cluster | None = None
         """With the other nodes of a cluster."""
+        self.sessions: SharedSessions | None = None
+        """What gateways of a cluster leave to each other; None where nobody could take it."""
 
     def join(self, network: Network, member: Member, settings: ClusterSettings) -> None:
         """Be a node among others from now on."""
         context = self._context
         self.cluster = cluster = Cluster(
             context.store.ownership, settings, member, network, self._shards, context.clock.now,
-            context.chance, context.limits.resume_ms, self._nursery,
+            context.clock.wall, context.chance, context.limits.resume_ms, self._nursery,
             self.open, self._row_of, self._queue_stopped,
         )  # fmt: skip
+        if self.leases is not None and self.leases.instant is None:
+            process = context.store.ownership.process
+            self.sessions = SharedSessions(self.leases, cluster, process, settings.yield_ms)
         self._nursery.start_soon(cluster.run)
 
     @property
@@ -223,6 +231,17 @@ class Dispatcher:
     def usage_numbers(self) -> dict[str, int]:
         """How writing usage does."""
         return {"failures": self.usage_writer.failures, "lost": self.usage_writer.lost}
+
+    async def cluster_status(self) -> ClusterStatus:
+        """The nodes that share the store, as this one sees them."""
+        return ALONE if self.cluster is None else await self.cluster.observer.status()
+
+    async def set_draining(self, node: str, draining: bool) -> None:
+        """Have a node give its slots to the others, or let it take some again."""
+        if self.cluster is None:
+            raise NotFound("there is no cluster: this server's store is its own")
+        with store_answers(f"node {node}"):
+            await self.cluster.set_draining(node, draining)
 
     def due_numbers(self) -> dict[str, int]:
         """What was done for queues that nobody used."""

@@ -100,9 +100,9 @@ async def open_node(
     clock = clock or Clock(elapsed=since_boot)
     owner = owner or f"node-{secrets.token_hex(8)}"
     cluster = _with_heart(cluster or ClusterSettings(), stores)
-    member = msgspec.structs.replace(
-        about or Member(process="", name=owner), name=cluster.name or owner, weight=cluster.weight
-    )
+    member = about or Member(process="", name="")
+    name = cluster.name or member.name or owner
+    member = msgspec.structs.replace(member, name=name, weight=cluster.weight)
     async with (
         _leases(leases_url) as leases,
         _store(store_url, stores) as store,

@@ -15,10 +15,12 @@ from pushlane_dispatcher.browsing.dropping import BucketName, Dropped
 from pushlane_dispatcher.browsing.redrive import Redrive
 from pushlane_dispatcher.browsing.standing import Standing
 from pushlane_dispatcher.callers.door import Caller, Door
-from pushlane_dispatcher.callers.feed import Feed, FeedSink, Spec
+from pushlane_dispatcher.callers.feed import Feed, FeedSink, Kept, Spec
 from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.callers.receive import Receive, Received
+from pushlane_dispatcher.cluster.sessions import KeptSession, SharedSessions
+from pushlane_dispatcher.cluster.status import ClusterStatus, Load
 from pushlane_dispatcher.core.act import ACK, START, Act
 from pushlane_dispatcher.core.effects import Run
 from pushlane_dispatcher.core.explain import Explanation, Stats
@@ -38,6 +40,7 @@ __all__ = [
     "Caller",
     "Claim",
     "Claims",
+    "ClusterStatus",
     "ConsumerInfo",
     "Dead",
     "Door",
@@ -46,6 +49,9 @@ __all__ = [
     "Feed",
     "FeedSink",
     "Gather",
+    "Kept",
+    "KeptSession",
+    "Load",
     "Message",
     "Page",
     "Places",
@@ -56,6 +62,7 @@ __all__ = [
     "Received",
     "Redrive",
     "Run",
+    "SharedSessions",
     "Spec",
     "Standing",
     "Stats",

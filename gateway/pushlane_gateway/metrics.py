@@ -99,6 +99,7 @@ class Metrics(Collector):
         self.publish_seconds = Histogram()
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self._groups: dict[str, tuple[str, Callable[[], Mapping[str, float]]]] = {}
+        self._labelled: dict[str, tuple[str, str, Callable[[], Mapping[str, float]]]] = {}
         self._counters: dict[str, tuple[str, str, Callable[[], Mapping[str, float]]]] = {}
         self._listeners: list[Counters] = []
 
@@ -120,6 +121,12 @@ class Metrics(Collector):
     def gauges(self, name: str, help: str, values: Callable[[], Mapping[str, float]]) -> None:
         """Several at once, each under this name and its own."""
         self._groups[name] = help, values
+
+    def gauges_by(
+        self, name: str, help: str, label: str, values: Callable[[], Mapping[str, float]]
+    ) -> None:
+        """Several at once, told apart by a label."""
+        self._labelled[name] = help, label, values
 
     def counter(
         self, name: str, help: str, label: str, values: Callable[[], Mapping[str, float]]
@@ -145,6 +152,11 @@ class Metrics(Collector):
                 yield GaugeMetricFamily(
                     f"pushlane_{name}_{part}", f"{help}: {part.replace('_', ' ')}.", number
                 )
+        for name, (help, label, values) in self._labelled.items():
+            gauge = GaugeMetricFamily(f"pushlane_{name}", help, labels=[label])
+            for word, number in values().items():
+                gauge.add_metric([word], number)
+            yield gauge
         for name, (help, label, values) in self._counters.items():
             yield _labelled(name, help, label, values())
         for name, help, label, words in (

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import secrets
 import signal
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -30,10 +31,12 @@ from pushlane_dispatcher.node import (
     StoreLimits,
     open_node,
 )
+from pushlane_dispatcher.port import Load
 from pushlane_gateway.auth.admission import Admission
 from pushlane_gateway.auth.authenticator import Authenticator, open_authenticator
 from pushlane_gateway.auth.origin import OriginPolicy
 from pushlane_gateway.auth.refused import FailedLogins, RefusedOrigins
+from pushlane_gateway.cluster_metrics import show_cluster
 from pushlane_gateway.configuration.configuration import Configuration
 from pushlane_gateway.configuration.errors import ConfigurationError
 from pushlane_gateway.http.app import make_app
@@ -77,10 +80,7 @@ class Server:
     @property
     def urls(self) -> list[str]:
         """Where clients reach it."""
-        scheme = "https" if self._tls else "http"
-        return [
-            str(address) if address.path else f"{scheme}://{address}" for address in self.addresses
-        ]
+        return _urls(self.listener, tls=self._tls)
 
     async def drain(self) -> None:
         """Take nobody on, let those who are here settle, and close.
@@ -140,13 +140,19 @@ async def open_server(
         raise ConfigurationError(str(error)) from error
 
 
+def _urls(listener: Listener, *, tls: bool) -> list[str]:
+    scheme = "https" if tls else "http"
+    return [
+        str(address) if address.path else f"{scheme}://{address}" for address in listener.addresses
+    ]
+
+
 def _about(configuration: Configuration) -> Member:
-    """What other nodes are told of this one."""
+    """What other nodes are told of this one, before its listener is open."""
     listen = parse_address(configuration.listen[0])
     return Member(
         process="",
-        name="",
-        url=str(listen),
+        name=f"{socket.gethostname()}:{listen.port}" if listen.port else "",
         roles=("gateway", "dispatcher"),
         version=metadata.version("pushlane-server"),
     )
@@ -204,6 +210,12 @@ async def _serve(
                 tls = certificates is not None
                 metrics.listener(listener.counters)
                 _show(metrics, dispatcher, authenticator)
+                if dispatcher.cluster is not None:
+                    show_cluster(metrics, dispatcher.cluster)
+                    dispatcher.cluster.introduce(
+                        _urls(listener, tls=tls)[0],
+                        lambda: Load(len(sessions), metrics.published, metrics.delivered),
+                    )
                 metrics.gauge(
                     "unauthenticated_bytes",
                     "What waits in memory of clients that are not authenticated.",

@@ -67,6 +67,14 @@ class LeaseRun(msgspec.Struct, frozen=True):
     granted again since."""
 
 
+class KeptSession(msgspec.Struct, frozen=True):
+    """A client's session, as the gateway that has it wrote it down."""
+
+    term: int
+    """One more with every gateway that takes it over."""
+    record: bytes
+
+
 class LeaseCache(Protocol):
     @property
     def instant(self) -> InstantCache | None:
@@ -104,6 +112,24 @@ class LeaseCache(Protocol):
 
     async def recall(self, shard: str, names: Sequence[str], now: int) -> dict[str, bytes]:
         """Those of the lots that are remembered."""
+        ...
+
+    # Sessions: of gateways, not of shards. `id` is a secret, which the cache keeps no copy of.
+
+    async def put_session(self, id: str, term: int, record: bytes, ttl_ms: int, now: int) -> bool:
+        """Keep a session's record for a while. False: it has a greater term, so a gateway has taken
+        it over since; nothing is changed."""
+        ...
+
+    async def get_session(self, id: str, now: int) -> KeptSession | None: ...
+
+    async def take_session(self, id: str, term: int, now: int) -> bool:
+        """Take over a session that has this term: it has the next one then. False: it has another
+        one, or is not there any more."""
+        ...
+
+    async def drop_session(self, id: str, term: int) -> None:
+        """Forget a session, unless it was taken over since."""
         ...
 
     async def close(self) -> None: ...

@@ -23,7 +23,7 @@ import msgspec
 import trio
 
 from pushlane.wire.receipts import ReceiptRun
-from pushlane_leases.interface import InstantCache, LeaseRun, StaleEpoch
+from pushlane_leases.interface import InstantCache, KeptSession, LeaseRun, StaleEpoch
 from pushlane_leases.runs import Runs, last_of
 
 K = TypeVar("K", bound=Hashable)
@@ -58,6 +58,11 @@ class Expiring(Generic[K, V]):
             return None
         return self._values[key]
 
+    def swap(self, key: K, value: V) -> None:
+        """Another value for a key that is there, until the same time."""
+        assert key in self._values
+        self._values[key] = value
+
     def drop(self, key: K) -> None:
         self._values.pop(key, None)
         self._until.pop(key, None)
@@ -77,6 +82,8 @@ class LeaseLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Ten full credits of subscriptions that settle at random; less than 300 bytes each."""
     marks: int = 1_000
     """Lots of dedup marks, of a bucket each: up to a megabyte; storage knows the rest."""
+    sessions: int = 100_000
+    """Records of clients' sessions: a few hundred bytes each."""
 
 
 class ShardLeases:
@@ -126,6 +133,7 @@ class LeaseTable:
         self._shards: dict[str, ShardLeases] = {}  # claimed longest ago first
         self._runs = 0
         self._marks: Expiring[tuple[str, str], bytes] = Expiring(self.limits.marks)
+        self._sessions: Expiring[str, KeptSession] = Expiring(self.limits.sessions)
 
     def claim(self, shard: str, epoch: int, now: int) -> list[LeaseRun]:
         leases = self._owned(shard, epoch)
@@ -163,6 +171,28 @@ class LeaseTable:
     def recall(self, shard: str, names: Sequence[str], now: int) -> dict[str, bytes]:
         found = ((name, self._marks.get((shard, name), now)) for name in names)
         return {name: lot for name, lot in found if lot is not None}
+
+    def put_session(self, id: str, term: int, record: bytes, ttl_ms: int, now: int) -> bool:
+        found = self._sessions.get(id, now)
+        if found is not None and found.term > term:
+            return False
+        self._sessions.put([id], [KeptSession(term, record)], now + ttl_ms)
+        return True
+
+    def get_session(self, id: str, now: int) -> KeptSession | None:
+        return self._sessions.get(id, now)
+
+    def take_session(self, id: str, term: int, now: int) -> bool:
+        found = self._sessions.get(id, now)
+        if found is None or found.term != term:
+            return False
+        self._sessions.swap(id, KeptSession(term + 1, found.record))
+        return True
+
+    def drop_session(self, id: str, term: int) -> None:
+        found = self._sessions.get(id, 0)
+        if found is not None and found.term <= term:
+            self._sessions.drop(id)
 
     def _owned(self, shard: str, epoch: int) -> ShardLeases:
         """The shard's leases, for an owner with this epoch."""
@@ -222,6 +252,18 @@ class MemoryLeases:
 
     async def recall(self, shard: str, names: Sequence[str], now: int) -> dict[str, bytes]:
         return (await self._reach()).recall(shard, names, now)
+
+    async def put_session(self, id: str, term: int, record: bytes, ttl_ms: int, now: int) -> bool:
+        return (await self._reach()).put_session(id, term, record, ttl_ms, now)
+
+    async def get_session(self, id: str, now: int) -> KeptSession | None:
+        return (await self._reach()).get_session(id, now)
+
+    async def take_session(self, id: str, term: int, now: int) -> bool:
+        return (await self._reach()).take_session(id, term, now)
+
+    async def drop_session(self, id: str, term: int) -> None:
+        (await self._reach()).drop_session(id, term)
 
     async def close(self) -> None:
         self._closed = True

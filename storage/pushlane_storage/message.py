@@ -1,5 +1,7 @@
 """A message as it is stored: what the publisher sent, plus when it came."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 TRANSFER = "pushlane:transfer:"
@@ -62,6 +64,17 @@ def size_of(message: Message) -> int:
         size += len(message.key)
     if message.headers is not None:
         size += sum(len(name) + len(value) for name, value in message.headers.items())
+    return size
+
+
+def total_size(messages: Iterable[Message]) -> int:
+    """`size_of` of all together. Every flush asks for it, and most have a body and no more."""
+    size = 0
+    for message in messages:
+        if message.key is None and message.headers is None:
+            size += MESSAGE_OVERHEAD + len(message.body)
+        else:
+            size += size_of(message)
     return size
 
 

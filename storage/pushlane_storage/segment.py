@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pushlane_storage.bucket import BucketKey
-from pushlane_storage.message import Message, dedup_id, size_of
+from pushlane_storage.message import Message, dedup_id, total_size
 
 FORMAT = 1
 
@@ -89,6 +89,8 @@ def marks_of(first: int, messages: list[Message]) -> Iterator[DedupMark]:
     """The dedup marks of messages that stand from seq `first` on."""
     producer, number, count, at = None, 0, 0, 0
     for seq, message in enumerate(messages, first):
+        if message.dedup is None and message.producer is None and not count:
+            continue  # nearly all are like this
         dedup = None if message.dedup is None else dedup_id(message)
         if dedup is None and message.producer is not None:
             if message.producer == producer and message.producer_seq == number + count:
@@ -124,8 +126,7 @@ def head_of(segment: Segment) -> SegmentHead:
 
 
 def _measure(messages: list[Message]) -> tuple[int, int]:
-    size = sum(map(size_of, messages))
-    return size, max((message.published_at for message in messages), default=0)
+    return total_size(messages), max([message.published_at for message in messages], default=0)
 
 
 def pack(segment: Segment) -> PackedSegment:

@@ -37,12 +37,23 @@ class Crew:
 
     def hire(self, role: str, url: str, *, pace: float = 1.0) -> int:
         """Start a worker; its number. `pace`: how much more slowly it publishes."""
+
+        def command(number: int, path: Path) -> list[str]:
+            return [
+                sys.executable, "-m", "tests.crash.worker", role, "--url", url, "--pace", str(pace),
+                "--seed", str(self._seed), "--number", str(number), "--history", str(path),
+            ]  # fmt: skip
+
+        return self.hire_command(role, command)
+
+    def hire_command(self, role: str, command_for: Callable[[int, Path], list[str]]) -> int:
+        """Any other process that does what a worker does (`worker.py`); its number.
+
+        `command_for` gets the number, and the path of the history that it is to write.
+        """
         number = len(self.workers) + DRIVER + 1
         path = self._folder / f"{number}.{role}.jsonl"
-        command = [
-            sys.executable, "-m", "tests.crash.worker", role, "--url", url, "--pace", str(pace),
-            "--seed", str(self._seed), "--number", str(number), "--history", str(path),
-        ]  # fmt: skip
+        command = command_for(number, path)
         child = Child(command, self._folder / f"{number}.{role}.log", REPOSITORY)
         (self.producers if role == "producers" else self.consumers).append(child)
         self.histories.append(path)

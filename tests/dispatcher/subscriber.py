@@ -34,6 +34,10 @@ class Subscriber:
         self.error: PushlaneError | None = None
         """Why there is no feed."""
         self.moved = 0
+        self.attached = 0
+        """How often it came to a shard that had stopped."""
+        self.outdone = False
+        """Its session is somebody else's."""
         self.settles = 0
         self.quiets = 0
 
@@ -60,6 +64,12 @@ class Subscriber:
 
     def elsewhere(self) -> None:
         self.moved += 1
+
+    def reattached(self) -> None:
+        self.attached += 1
+
+    def superseded(self) -> None:
+        self.outdone = True
 
     def subscribed(self, feed: Feed | None, error: PushlaneError | None) -> None:
         self.error = error

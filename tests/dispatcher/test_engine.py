@@ -1,5 +1,6 @@
 """The shard's own task: timers, clocks, and callers that call back."""
 
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -7,7 +8,7 @@ import pytest
 import trio
 
 from pushlane_dispatcher.clock import Clock
-from pushlane_dispatcher.core.effects import Done, Run, SettleTicket
+from pushlane_dispatcher.core.effects import Append, Done, Run, Settle, SettleTicket
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard.runner import ShardRunner
@@ -230,3 +231,25 @@ async def test_a_stopped_runner_is_not_configured() -> None:
         before = r.runner._shard.config
         r.runner.configure(r.queue.row.config, None)
         assert r.runner._shard.config is before
+
+
+def writes() -> int:
+    """In memory, garbage included."""
+    return sum(isinstance(each, Append | Settle) for each in gc.get_objects())
+
+
+async def test_what_was_written_is_free_at_once() -> None:
+    async with rig() as r:
+        consumer = r.consumer()
+        gc.collect()
+        gc.disable()
+        try:
+            before = writes()
+            for _ in range(5):
+                await r.publish(b"1")
+                await consumer.got(1)
+                assert not (await consumer.ack()).lost
+            await blocked()
+            assert writes() == before
+        finally:
+            gc.enable()

@@ -26,7 +26,8 @@ class Far:
         self._rng = rng
         queue: Any = self.queue
         spec = Spec(TENANT, "q", "s", credit=credit)
-        Feed(r.dispatcher, queue, spec, self.it, ()).attach(self.it.subscribed)
+        feed = Feed(r.dispatcher, queue.row.id, len(queue.shards), spec, self.it, ())
+        feed.attach(queue.shards, self.it.subscribed)
 
     @property
     def feed(self) -> Feed:

@@ -114,7 +114,7 @@ async def test_what_can_not_be_cancelled() -> None:
         with pytest.raises(Conflict):
             await r.dispatcher.cancel(TENANT, "q", id)
         assert await state(r, id) == "ready"
-        assert r.runner._engine.tickets == set()
+        assert r.runner._engine.tickets == {}
 
 
 async def test_a_cancel_that_the_shard_does_not_live_to_answer() -> None:

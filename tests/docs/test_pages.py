@@ -26,6 +26,7 @@ SHARED = {"docs/guide.md"}
 ELSEWHERE = {
     ("docs/architecture.md", "mermaid"): "tests/dispatcher/core/test_life.py",
     ("docs/cassandra.md", "console"): "tests/storage/cassandra/test_schema.py",
+    ("docs/cluster.md", "console"): "tests/tools/test_cluster.py",
     ("docs/demo.md", "console"): "tests/tools/demo/test_main.py",
     ("docs/embedded-store.md", "console"): "tests/storage/test_store_command.py",
     ("docs/http.md", "http"): "tests/gateway/http/test_page_of_docs.py",

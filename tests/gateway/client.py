@@ -30,9 +30,14 @@ class WireClient:
     def hear(self, op: str) -> dict[str, Any]:
         """The next frame of this op; others before it are skipped."""
         while True:
-            frame: dict[str, Any] = json.loads(self.ws.recv(timeout=TIMEOUT))
+            frame = self.hear_any()
             if frame["op"] == op:
                 return frame
+
+    def hear_any(self) -> dict[str, Any]:
+        """The next frame."""
+        frame: dict[str, Any] = json.loads(self.ws.recv(timeout=TIMEOUT))
+        return frame
 
     def publish(self, to: str, *bodies: Any) -> list[str]:
         self.say(op="publish", id=1, to=to, messages=[{"body": body} for body in bodies])

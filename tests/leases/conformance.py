@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pushlane_leases.interface import LeaseCache, LeaseRun, StaleEpoch
+from pushlane_leases.interface import KeptSession, LeaseCache, LeaseRun, StaleEpoch
 from tests.leases.samples import LEASE_MS, NOW, by_receipt, run
 
 Reopen = Callable[[], Awaitable[LeaseCache]]
@@ -244,3 +244,44 @@ class LeaseConformance:
         assert sorted(await leases.recall(shard, ids, NOW + 9_999)) == ["a", "b", "c"]
         assert sorted(await leases.recall(shard, ids, NOW + 10_001)) == ["b", "c"]
         assert sorted(await leases.recall(shard, ids, NOW + 25_001)) == []
+
+    # Sessions
+
+    async def test_a_session_is_kept_for_its_time(self, leases: LeaseCache, shard: str) -> None:
+        assert await leases.get_session(shard, NOW) is None
+        assert await leases.put_session(shard, 1, b"a\0b", 10_000, NOW)
+        assert await leases.get_session(shard, NOW + 9_999) == KeptSession(1, b"a\0b")
+        assert await leases.put_session(shard, 1, b"c", 10_000, NOW + 5_000)
+        assert await leases.get_session(shard, NOW + 14_999) == KeptSession(1, b"c")
+        assert await leases.get_session(shard, NOW + 15_000) is None
+        assert await leases.get_session(shard + "x", NOW) is None
+
+    async def test_who_took_over_a_session_shuts_out_the_former(
+        self, leases: LeaseCache, shard: str
+    ) -> None:
+        await leases.put_session(shard, 1, b"old", 10_000, NOW)
+        assert await leases.take_session(shard, 1, NOW)
+        assert await leases.get_session(shard, NOW) == KeptSession(2, b"old")
+        assert await leases.get_session(shard, NOW + 10_000) is None, "for no longer than before"
+        assert not await leases.put_session(shard, 1, b"late", 10_000, NOW)
+        await leases.drop_session(shard, 1)
+        assert await leases.get_session(shard, NOW) == KeptSession(2, b"old")
+        assert await leases.put_session(shard, 2, b"new", 10_000, NOW)
+        assert await leases.get_session(shard, NOW) == KeptSession(2, b"new")
+
+    async def test_a_session_is_taken_over_by_one_at_a_time(
+        self, leases: LeaseCache, shard: str
+    ) -> None:
+        await leases.put_session(shard, 9, b"r", 10_000, NOW)
+        took = [await leases.take_session(shard, 9, NOW) for _ in range(2)]
+        assert took == [True, False]
+        assert await leases.take_session(shard, 10, NOW)
+        assert not await leases.take_session(shard, 11, NOW + 10_000), "its time is over"
+        assert not await leases.take_session(shard + "x", 1, NOW)
+
+    async def test_a_session_that_ended_is_forgotten(self, leases: LeaseCache, shard: str) -> None:
+        await leases.put_session(shard, 2, b"r", 10_000, NOW)
+        await leases.drop_session(shard, 2)
+        await leases.drop_session(shard, 2)
+        assert await leases.get_session(shard, NOW) is None
+        assert await leases.put_session(shard, 1, b"again", 10_000, NOW)

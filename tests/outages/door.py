@@ -1,7 +1,8 @@
 """A door: a port that stays while what stands behind it changes, hangs or gets slow.
 
 Clients know one address; behind it is the gateway that serves at the moment. Redis has a door as
-well, with a delay when it is to be slow.
+well, with a delay when it is to be slow. A door that is held is a network that is cut: nothing is
+lost, nothing gets through, and nobody is told. A door that is shut is a port nobody listens on.
 """
 
 from __future__ import annotations
@@ -24,16 +25,15 @@ class Door:
         """`port` is what it leads to."""
         self._leads_to = port
         self._listener = socket.create_server((HOST, 0))
+        self.port = int(self._listener.getsockname()[1])
         self._pairs: set[Pair] = set()
         self._lock = threading.Lock()
         self._is_over = False
+        self._free = threading.Event()
+        self._free.set()
         self.delay_s = 0.0
         """How long everything waits here, on its way there and on its way back."""
-        _in_thread(self._accept)
-
-    @property
-    def port(self) -> int:
-        return int(self._listener.getsockname()[1])
+        self._listen()
 
     @property
     def url(self) -> str:
@@ -43,6 +43,31 @@ class Door:
         """To somebody else from now on; who is inside is shown out."""
         self._leads_to = port
         self.cut()
+
+    def lead_on(self, port: int) -> None:
+        """Whoever comes from now on; who is inside stays."""
+        self._leads_to = port
+
+    def hold(self) -> None:
+        """Let nothing through, and tell nobody, until `let_go`."""
+        self._free.clear()
+
+    def let_go(self) -> None:
+        self._free.set()
+
+    def shut(self) -> None:
+        """Refuse whoever comes, until `reopen_if_shut`; who is inside is shown out."""
+        _close((self._listener,))
+        self.cut()
+
+    def reopen_if_shut(self) -> None:
+        if self._listener.fileno() != -1:
+            return
+        self._listener = socket.create_server((HOST, self.port))
+        self._listen()
+
+    def leads_to(self, port: int) -> bool:
+        return self._leads_to == port
 
     def cut(self) -> None:
         with self._lock:
@@ -54,14 +79,19 @@ class Door:
         _close((self._listener,))
         with self._lock:
             self._is_over = True
+        self.let_go()
         self.cut()
 
-    def _accept(self) -> None:
+    def _listen(self) -> None:
+        _in_thread(partial(self._accept, self._listener))
+
+    def _accept(self, listener: socket.socket) -> None:
         while True:
-            client, _ = self._listener.accept()
+            client, _ = listener.accept()
             _in_thread(partial(self._serve, client))
 
     def _serve(self, client: socket.socket) -> None:
+        self._free.wait()
         target = self._leads_to
         try:
             server = socket.create_connection((HOST, target))
@@ -86,6 +116,7 @@ class Door:
             while data := source.recv(CHUNK):
                 if self.delay_s:
                     time.sleep(self.delay_s)
+                self._free.wait()
                 target.sendall(data)
         finally:
             self._part(pair)

@@ -1,21 +1,17 @@
-"""The faults. Each leaves the stage as it found it, with another gateway perhaps.
-
-The bar is how long no publish may be accepted, whenever in the fault that is.
-"""
+"""The faults. Each leaves the stage as it found it, with another gateway perhaps."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import NamedTuple
 
 from pushlane_history import event as history
 from tests.crash.node import Node, milliseconds
+from tests.outages.fault import Fault, Told
 from tests.outages.stage import Stage
 
 SOON_MS = 5_000
 OWNER_MS = 15_000
-"""With a change of owner: the old one is judged for 10 s before it is fenced."""
+"""With a change of owner: an old one that hangs is judged for 10 s before it is fenced."""
 BOTH_MS = OWNER_MS + SOON_MS
 """With a replica that is missing as well; it took 23 s and more when reads waited for it."""
 HANG_S = 20.0
@@ -26,19 +22,6 @@ SLOW_S, DELAY_S = 4.0, 0.5
 """How long Redis is slow, and by how much: more than a call may take."""
 STRAYING_S, AWARE_S = 2.0, 30.0
 """How long strays talk to a gateway that was fenced, and until when it must have noticed."""
-
-
-class Told(NamedTuple):
-    """What is to be said of a fault."""
-
-    note: str = ""
-    start_ms: int = 0
-    """How long a process took to start: that depends on the machine, and is not held against us."""
-
-
-class Fault(NamedTuple):
-    run: Callable[[Stage], Told | None]
-    bar_ms: int = SOON_MS
 
 
 def kill_node(stage: Stage) -> None:
@@ -82,7 +65,8 @@ def slow_redis(stage: Stage) -> None:
 
 
 def kill_gateway(stage: Stage) -> Told:
-    """And start it again at once. Nobody knows that it is the same one: it is judged."""
+    """And start it again at once. To the others it is another one: the one before is judged, faster
+    when its address refuses."""
     stage.gateway.kill()
     began = time.monotonic()
     stage.recorder.add(history.Crash(stage.recorder.at, stage.gateway.name))
@@ -131,13 +115,13 @@ def _knows(gateway: Node) -> bool:
     return True
 
 
-FAULTS: dict[str, Fault] = {
-    "kill -9 of a Cassandra node": Fault(kill_node),
-    "a Cassandra node hangs": Fault(pause_node),
-    "Cassandra restarted one by one": Fault(restart_nodes),
-    "FLUSHALL of Redis": Fault(flush_redis),
-    "kill -9 of Redis": Fault(kill_redis),
-    "Redis is slow": Fault(slow_redis),
+FAULTS: dict[str, Fault[Stage]] = {
+    "kill -9 of a Cassandra node": Fault(kill_node, SOON_MS),
+    "a Cassandra node hangs": Fault(pause_node, SOON_MS),
+    "Cassandra restarted one by one": Fault(restart_nodes, SOON_MS),
+    "FLUSHALL of Redis": Fault(flush_redis, SOON_MS),
+    "kill -9 of Redis": Fault(kill_redis, SOON_MS),
+    "Redis is slow": Fault(slow_redis, SOON_MS),
     "kill -9 of the gateway": Fault(kill_gateway, OWNER_MS),
     "kill -9 of the gateway and a Cassandra node": Fault(kill_both, BOTH_MS),
     "the gateway hangs, another takes over": Fault(replace_gateway, OWNER_MS),

@@ -20,6 +20,8 @@ PATIENCE_S = 90.0
 """For anything that must come, however slow the machine: bars are judged elsewhere."""
 BUSY = 30
 """So many acks show that the clients are at work."""
+IMPATIENT = "i"
+"""How the names of producers end that give up soon (`tests.crash.producing`)."""
 PACE, STRAY_PACE = 4.0, 8.0
 """How much more slowly than usual is published: a message of a key waits for the one before it, and
 a ring of three that shares a small machine with everything else takes its time."""
@@ -107,6 +109,11 @@ class Stage:
 
         until(answered, "the gateway doesn't answer")
         return answers[0]
+
+    def counts(self, producer: str) -> bool:
+        """Not strays: theirs hangs for longer. Nor who gives up sooner than an answer may take."""
+        strays = tuple(map(str, self.strays))
+        return not producer.startswith(strays) and not producer.endswith(IMPATIENT)
 
     # The end
 

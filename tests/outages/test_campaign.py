@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.outages.__main__ import table
-from tests.outages.campaign import Campaign, Plan
+from tests.outages.__main__ import campaign_of, table
+from tests.outages.campaign import Plan
 from tools.services.cassandra import Ring
 from tools.services.redis import Redis
 
@@ -13,7 +13,7 @@ SEED = 1
 
 
 def test_every_fault_once(ring: Ring, redis: Redis, tmp_path: Path) -> None:
-    campaign = Campaign(Plan(SEED), tmp_path, ring, redis, print)
+    campaign = campaign_of(Plan(SEED), tmp_path, ring, redis, print)
     verdict = campaign.run()
     print(*table(campaign.windows), sep="\n")
     assert verdict.report.ok, str(verdict.report)

@@ -95,6 +95,44 @@ def test_it_leads_nowhere(door: Door) -> None:
         assert inside.recv(100) == b""
 
 
+def test_who_is_inside_stays_when_others_are_led_elsewhere(
+    door: Door, echoes: tuple[Echo, Echo]
+) -> None:
+    with enter(door) as before:
+        assert say(before, b"1") == b"a1"
+        door.lead_on(echoes[1].port)
+        with enter(door) as after:
+            assert [say(after, b"2"), say(before, b"3")] == [b"b2", b"a3"]
+
+
+def test_a_held_one_lets_nothing_through_and_loses_nothing(door: Door) -> None:
+    with enter(door) as inside:
+        assert say(inside, b"1") == b"a1"
+        door.hold()
+        with enter(door) as newcomer:
+            for each in (inside, newcomer):
+                each.sendall(b"2")
+                each.settimeout(0.2)
+                with pytest.raises(TimeoutError):
+                    each.recv(100)
+                each.settimeout(20)
+            door.let_go()
+            assert [inside.recv(100), newcomer.recv(100)] == [b"a2", b"a2"]
+
+
+def test_a_shut_one_refuses_until_it_is_opened_again(door: Door) -> None:
+    with enter(door) as inside:
+        assert say(inside, b"1") == b"a1"
+        door.shut()
+        assert inside.recv(100) == b""
+    with pytest.raises(ConnectionRefusedError):
+        enter(door)
+    door.reopen_if_shut()
+    door.reopen_if_shut()
+    with enter(door) as inside:
+        assert say(inside, b"2") == b"a2"
+
+
 def test_a_closed_one(door: Door) -> None:
     with enter(door) as inside:
         assert say(inside, b"1") == b"a1"

@@ -25,8 +25,8 @@ from pushlane_history import event as history
 from tests.simulation.run import Outcome, simulate
 from tests.simulation.tables import ALL, KINDS, StoreKind
 
-SEEDS: dict[StoreKind, int] = {"memory": 2_000, "sqlite": 500, "cassandra": 200}
-LEAST_FAULTS: dict[StoreKind, int] = {"memory": 200, "sqlite": 200, "cassandra": 5}
+SEEDS: dict[StoreKind, int] = {"memory": 2_000, "sqlite": 500, "cassandra": 200, "cluster": 200}
+LEAST_FAULTS: dict[StoreKind, int] = {"memory": 200, "sqlite": 200, "cassandra": 5, "cluster": 5}
 """Every kind of fault must strike this often in a full run, or it was not tested."""
 FAULTS = (
     *(
@@ -63,6 +63,15 @@ REPLICATED_FAULTS = (
     "queue.made_again", "queue.not_managed", "queue.deletion_cut", "limit.reject",
     "limit.drop_oldest", "limit.dead_letter", "clock.apart", "consumer.cancelled",
 )  # fmt: skip
+
+CLUSTER_FAULTS = (
+    "cut.one_way", "cut.both_ways", "cut.from_all", "link.broken", "link.silent",
+    "link.unreachable", "link.replaced", "session.resumed", "kill.process", "pause.process",
+    "stop.process", "slot.released", "cache.outage", "ring.no_quorum", "queue.deleted",
+)  # fmt: skip
+MORE_FAULTS: dict[StoreKind, tuple[str, ...]] = {
+    "cassandra": REPLICATED_FAULTS, "cluster": CLUSTER_FAULTS,
+}  # fmt: skip
 
 
 def main() -> int:
@@ -149,7 +158,7 @@ class Runs:
         took = time.monotonic() - began
         rate = done / max(took, 0.1)
         print(f"{done} seeds on {kind}, {happened} events, {took:.0f} s, {rate:.1f} seeds/s")
-        wanted = FAULTS if kind in KINDS else REPLICATED_FAULTS
+        wanted = FAULTS if kind in KINDS else MORE_FAULTS[kind]
         rare = [fault for fault in wanted if faults.get(fault, 0) < LEAST_FAULTS[kind]]
         if done >= SEEDS[_largest(kind)] and rare:
             print(f"too rare to count as tested: {', '.join(rare)}")

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core import consumers, opening, recovered
 from pushlane_dispatcher.core.bodies import Bodies
@@ -250,16 +251,18 @@ def run_settles_anothers_grant() -> list[tuple[Any, str, Any]]:
     def trusting(
         self: Consumers, subscription: Subscription, generation: int, receipts: Any,
         ticket: Any, take: bool,
-    ) -> tuple[list[Entry], list[int]]:  # fmt: skip
+    ) -> tuple[list[Entry], list[ReceiptRun], list[int]]:  # fmt: skip
         found: list[Entry] = []
+        runs: list[ReceiptRun] = []
         missing: list[int] = []
         for prefix, low, high in receipts:
             owner = self.subscriptions.get(prefix, subscription)
             current = generation if owner is subscription else owner.generation
-            entries, numbers = look(self, owner, current, [(prefix, low, high)], ticket, take)
+            entries, held, numbers = look(self, owner, current, [(prefix, low, high)], ticket, take)
             found += entries
+            runs += held
             missing += numbers
-        return found, missing
+        return found, runs, missing
 
     return [(Consumers, "_look", trusting)]
 

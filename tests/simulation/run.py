@@ -10,12 +10,14 @@ import msgspec
 from pushlane_history import event as history
 from pushlane_history.rule import Report
 from tests.simulation.cluster import Cluster
+from tests.simulation.cluster_world import run as cluster_world
+from tests.simulation.cluster_world.world import ClusterWorld
 from tests.simulation.replicated import run as replicated
 from tests.simulation.replicated.world import TrioWorld
 from tests.simulation.tables import StoreKind
 from tests.simulation.world import World
 
-EVENTS: dict[StoreKind, int] = {"memory": 850, "sqlite": 850, "cassandra": 1_200}
+EVENTS: dict[StoreKind, int] = {"memory": 850, "sqlite": 850, "cassandra": 1_200, "cluster": 1_200}
 """History events before the calm. On Cassandra shorter runs, and more of them, show more changes of
 owners in the same time."""
 CHAOS_MS = 600_000
@@ -41,7 +43,7 @@ def simulate(
     seed: int, events: int | None = None, keep: bool = False, store: StoreKind = "memory"
 ) -> tuple[Outcome, World]:
     """Run one seed. Broken rules, failed audits and exceptions all end up in the outcome."""
-    world = TrioWorld(seed, keep) if store == "cassandra" else World(seed, keep, store)
+    world = _make_world(seed, keep, store)
     try:
         report = _run(world, EVENTS[store] if events is None else events)
     except Exception as error:  # whatever the code under test raised is a finding
@@ -55,7 +57,15 @@ def simulate(
     return Outcome(seed, world.events, report.broken, report.faults, world.digest, text), world
 
 
+def _make_world(seed: int, keep: bool, store: StoreKind) -> World:
+    if store == "cluster":
+        return ClusterWorld(seed, keep)
+    return TrioWorld(seed, keep) if store == "cassandra" else World(seed, keep, store)
+
+
 def _run(world: World, events: int) -> Report:
+    if isinstance(world, ClusterWorld):
+        return cluster_world.run(world, events)
     if isinstance(world, TrioWorld):
         return replicated.run(world, events)
     cluster = Cluster(world)

@@ -21,7 +21,7 @@ from pushlane_storage.segment import Segment, SegmentHead
 from pushlane_storage.settlement import Settlement
 from tests.simulation.sqlite_tables import SimulatedSqlite
 
-StoreKind = Literal["memory", "sqlite", "cassandra"]
+StoreKind = Literal["memory", "sqlite", "cassandra", "cluster"]
 ALL: tuple[StoreKind, ...] = get_args(StoreKind)
 KINDS: tuple[StoreKind, ...] = ("memory", "sqlite")
 """Those whose worlds are the same. A replicated one is another world, with other faults."""

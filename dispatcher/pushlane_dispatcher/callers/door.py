@@ -112,7 +112,10 @@ class Door:
             self._attach(queue, spec, sink, answer)
 
     def _attach(self, queue: OpenQueue, spec: Spec, sink: FeedSink, answer: Subscribed) -> None:
-        Feed(self._dispatcher, queue, spec, sink, self._caller.claims).attach(answer)
+        feed = Feed(
+            self._dispatcher, queue.row.id, len(queue.shards), spec, sink, self._caller.claims
+        )
+        feed.attach(queue.shards, answer)
 
     def settle(
         self, name: str, act: Act, receipts: list[ReceiptRun], answer: Callable[[Gather], None]

@@ -10,14 +10,14 @@ dealt out to shards, and when they stop and come back is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import trio
 
-from pushlane.wire.errors import BadRequest, NotFound, PushlaneError
+from pushlane.wire.errors import BadRequest, Conflict, NotFound, PushlaneError
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.callers.loose import settle_loose
@@ -27,7 +27,6 @@ from pushlane_dispatcher.core.effects import Run
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.core.shared_credit import SharedCredit
 from pushlane_dispatcher.core.subscription import REQUEST
-from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.queues.queues import Elsewhere
 from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_dispatcher.waiter import Waiter
@@ -55,10 +54,26 @@ class Spec(msgspec.Struct, frozen=True):
     explicit: bool = False
     """Leases begin with `start`, not with the delivery."""
     ack_none: bool = False
+    term: int = 1
+    """Of the session: one more with every gateway that takes it over."""
     reattach_base_ms: int = 50
     """The first pause before a shard that stopped is asked for again; it doubles …"""
     reattach_max_ms: int = 5_000
     """… up to this."""
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """What another gateway needs to go on with a feed."""
+
+    queue: str
+    queue_id: str
+    credit: int
+    lease_ms: int | None
+    explicit: bool
+    ack_none: bool
+    closed: bool
+    prefixes: list[str]
+    """How receipts begin, by shard; empty: it never got there."""
 
 
 class FeedSink(Protocol):
@@ -97,12 +112,21 @@ class FeedSink(Protocol):
         """Another server has the queue."""
         ...
 
+    def reattached(self) -> None:
+        """To a shard that had stopped: how its receipts begin may be another now."""
+        ...
+
+    def superseded(self) -> None:
+        """The session goes on at another gateway."""
+        ...
+
 
 class Feed:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        queue: OpenQueue,
+        queue_id: str,
+        shards: int,
         spec: Spec,
         sink: FeedSink,
         claims: Claims,
@@ -114,20 +138,57 @@ class Feed:
         self._dispatcher = dispatcher
         self._brief = spec.session.startswith(REQUEST)
         """It is a request's: when a shard stops it is not attached again."""
-        self._queue_id = queue.row.id
+        self._queue_id = queue_id
         self._away = False
         """The subscriber's connection is lost."""
         self._credit = 1 if spec.ack_none else spec.credit
         self._paused = False
-        self.shared = len(queue.shards) > 1 and not spec.ack_none
+        self.shared = shards > 1 and not spec.ack_none
         """The shards share its credit."""
-        self._shares = SharedCredit(spec.credit, int(dispatcher.chance() * len(queue.shards)))
+        self._shares = SharedCredit(spec.credit, int(dispatcher.chance() * shards))
         self._reattaching = False
         self._dealing = True
         """Shares are being dealt out, or it is not answered yet: what shards say changes none."""
-        self._parts = [Part(self, number, shard) for number, shard in enumerate(queue.shards)]
+        self._parts = [Part(self, number, queue_id) for number in range(shards)]
+        self._unknown = False
+        """It was another gateway's, and has not been attached here yet."""
+        self._left_ms: int | None = None
+        """Its session has gone on elsewhere; what it has waits so long for that."""
+        self._closing = False
+        """It is to be closed once it is attached."""
+        self._missed: list[ReceiptRun] | None = None
+        """What was lost with the other gateway, while …"""
+        self._restored: Callable[[list[ReceiptRun]], None] | None = None
+        """… somebody waits to be told."""
 
-    def attach(self, answer: Callable[[Feed | None, PushlaneError | None], None]) -> None:
+    @classmethod
+    def of_kept(
+        cls, dispatcher: Dispatcher, kept: Kept, spec: Spec, sink: FeedSink, claims: Claims
+    ) -> Feed:
+        """What another gateway had. It goes on with a `resume`."""
+        feed = cls(dispatcher, kept.queue_id, len(kept.prefixes), spec, sink, claims)
+        for part, prefix in zip(feed._parts, kept.prefixes, strict=True):
+            part.prefix = prefix
+        feed._dealing = False
+        feed._unknown = True
+        feed._closing = kept.closed
+        feed._credit = 1 if spec.ack_none else kept.credit
+        feed._shares.total = kept.credit
+        return feed
+
+    def kept(self) -> Kept:
+        """What another gateway would need to go on with it."""
+        spec = self.spec
+        return Kept(
+            spec.queue, self._queue_id, self._credit, spec.lease_ms, spec.explicit, spec.ack_none,
+            self.closed or self._closing, [part.prefix for part in self._parts],
+        )  # fmt: skip
+
+    def attach(
+        self,
+        shards: Sequence[ShardPort],
+        answer: Callable[[Feed | None, PushlaneError | None], None],
+    ) -> None:
         """To all shards, or to none: then it answers why."""
         most = self._dispatcher.most_credit
         if not 1 <= self._credit <= most:  # of each shard, too: one may get it all
@@ -149,13 +210,18 @@ class Feed:
                 answer(self, None)
                 self._rebalance()
 
-        for part in parts:
-            part.attach(part.shard, self._first_credit, told)
+        for part, shard in zip(parts, shards, strict=True):
+            part.attach(shard, self._first_credit, told)
 
     @property
     def _first_credit(self) -> int:
         """Of one that attaches: shares are dealt out to those that have."""
-        return 0 if len(self._parts) > 1 or self._paused else self._credit
+        return 0 if len(self._parts) > 1 or self._silent else self._credit
+
+    @property
+    def _silent(self) -> bool:
+        """It is to get nothing for now."""
+        return self._paused or self._closing
 
     @property
     def held(self) -> int:
@@ -176,7 +242,7 @@ class Feed:
             self._rebalance()
 
     def _deal(self, used: list[int]) -> list[int]:
-        credit = 0 if self._paused else self._credit
+        credit = 0 if self._silent else self._credit
         if not self.shared:
             return [credit] * len(used)
         self._shares.total = credit
@@ -236,6 +302,13 @@ class Feed:
         self._tell_lost(receipts)
         self.part_changed()
 
+    def part_missed(self, receipts: list[ReceiptRun]) -> None:
+        """Of what it had of a shard's last owner."""
+        if self._missed is None:
+            self._tell_lost(receipts)
+        else:
+            self._missed += receipts
+
     def part_ended(self, part: Part, code: str, message: str) -> None:
         if self.closed:
             self.sink.settled()
@@ -253,16 +326,34 @@ class Feed:
             self.sink.lost(receipts)
 
     def _over(self, code: str, message: str) -> None:
+        if self._missed is not None:
+            self._missed += [run for part in self._parts if not part.up for run in part.orphans]
         self.end()
+        self._tell_restored()
         self.sink.ended(code, message)
+
+    def _tell_restored(self) -> None:
+        """Whoever waits what it lists and has no longer."""
+        restored, self._restored = self._restored, None
+        missed, self._missed = self._missed, None
+        if restored is not None:
+            restored(missed or [])
 
     # The subscriber
 
     def detach(self, resume_ms: int) -> None:
         """Its connection is lost; it may resume for a while."""
         self._away = True
+        self._restored = self._missed = None
         for part in self._parts:
             part.detach(resume_ms)
+
+    def leave(self, resume_ms: int) -> None:
+        """Its session goes on elsewhere, if it does: what it has waits so long for it."""
+        self.closed = True
+        self._left_ms = resume_ms
+        for part in self._parts:
+            part.leave(resume_ms)
 
     def resume(
         self, held: list[ReceiptRun], claims: Claims, answer: Callable[[list[ReceiptRun]], None]
@@ -273,6 +364,9 @@ class Feed:
         self.claims = claims
         by_part, lost = self._split(held)
         self._shares.resumed()
+        if self._unknown:
+            self._restored, self._missed = answer, lost
+            answer = _nobody
         waits = len(self._parts)
 
         def told(more: list[ReceiptRun]) -> None:
@@ -376,6 +470,15 @@ class Feed:
         finally:
             self._reattaching = False
 
+    def _all_up(self) -> None:
+        """Its shards are there again."""
+        self._unknown = False
+        if self._closing:
+            self._closing = False
+            self.unsubscribe()
+        self._tell_restored()
+        self.sink.reattached()
+
     async def _try_reattach(self) -> bool:
         spec = self.spec
         try:
@@ -394,9 +497,14 @@ class Feed:
         except Elsewhere:
             self.sink.elsewhere()
             return not self._wanted
+        except Conflict:
+            self.sink.superseded()
+            return True
         except PushlaneError:
             self._rebalance()
             return False
+        else:
+            self._all_up()
         self._rebalance()
         return True
 
@@ -404,5 +512,11 @@ class Feed:
         waiter: Waiter[None] = Waiter()
         part.attach(shard, self._first_credit, partial(waiter, None))
         await waiter.wait()
-        if self.closed:  # meanwhile
+        if self._left_ms is not None:  # meanwhile
+            part.leave(self._left_ms)
+        elif self.closed:
             part.end()
+
+
+def _nobody(_: list[ReceiptRun]) -> None:
+    """It is answered later."""

@@ -30,12 +30,14 @@ class Part:
         "place", "prefix", "resting", "shard", "showing", "up", "waiting",
     )  # fmt: skip
 
-    def __init__(self, feed: Feed, number: int, shard: ShardPort) -> None:
+    shard: ShardPort
+    """There as soon as it was attached."""
+
+    def __init__(self, feed: Feed, number: int, queue_id: str) -> None:
         self._feed = feed
         self.number = number
-        self.place = f"{shard.key.queue_id}-{shard.key.shard:x}-"
+        self.place = f"{queue_id}-{number:x}-"
         """How ids of messages of this shard begin."""
-        self.shard = shard
         self.up = False
         self.prefix = ""
         """How its receipts begin."""
@@ -65,7 +67,7 @@ class Part:
         feed, spec = self._feed, self._feed.spec
         wish = Attach(
             spec.session, credit, spec.lease_ms, spec.explicit, spec.ack_none, feed.shared,
-            spec.client, feed.claims, self.prefix, self.orphans,
+            spec.client, feed.claims, self.prefix, self.orphans, spec.term,
         )  # fmt: skip
         self.shard = shard
         self.credit = self._most = credit
@@ -83,7 +85,7 @@ class Part:
             self.lease_ms = attached.lease_ms
             self.up = True
             if attached.lost:
-                self._feed.sink.lost(attached.lost)
+                self._feed.part_missed(attached.lost)
         answer(error)
 
     # Credit
@@ -163,6 +165,12 @@ class Part:
     def unsubscribe(self) -> None:
         if self.up:
             self.shard.unsubscribe(self.prefix, self)
+
+    def leave(self, resume_ms: int) -> None:
+        """The session goes on elsewhere."""
+        if self.up:
+            self._go_down([])
+            self.shard.cut_off(self.prefix, self, resume_ms)
 
     def end(self) -> None:
         if self.up:

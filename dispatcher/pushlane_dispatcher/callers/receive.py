@@ -95,6 +95,8 @@ class Receive:
     def elsewhere(self) -> None:
         raise AssertionError("it is never attached again")
 
+    reattached = superseded = elsewhere
+
     # Waiting
 
     async def wait(self, wait_ms: int, grace_ms: int) -> None:

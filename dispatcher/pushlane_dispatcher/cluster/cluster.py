@@ -10,21 +10,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 import trio
 
 from pushlane.wire.errors import Conflict, NotFound
 from pushlane_dispatcher.cluster import frames
+from pushlane_dispatcher.cluster.counters import LinkCounters
 from pushlane_dispatcher.cluster.members import Members
+from pushlane_dispatcher.cluster.observer import Observer
 from pushlane_dispatcher.cluster.peers import LinkLike, Peers
-from pushlane_dispatcher.cluster.placement import to_give_up
+from pushlane_dispatcher.cluster.placement import placed, to_give_up
+from pushlane_dispatcher.cluster.rates import Rates
 from pushlane_dispatcher.cluster.remote import RemoteShard, Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.cluster.router import Router
 from pushlane_dispatcher.cluster.serving import Elsewhere, Serving
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.status import Load, Report
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.queues.queues import Elsewhere as OwnedElsewhere
 from pushlane_dispatcher.shard.runner import ShardRunner
@@ -50,12 +54,20 @@ class Network(Protocol):
         the lane."""
         ...
 
+    def ahead_ms(self, process: str) -> int | None:
+        """By how much a process's clock is ahead of ours; None: nobody knows."""
+        return None
+
+    def numbers(self) -> LinkCounters | None:
+        """What is counted on links; None: nothing is."""
+        return None
+
 
 class Cluster:
     def __init__(
         self, ownership: Ownership, settings: ClusterSettings, member: Member, network: Network,
-        shards: Shards, now: Callable[[], int], chance: Callable[[], float], resume_ms: int,
-        nursery: trio.Nursery,
+        shards: Shards, now: Callable[[], int], wall: Callable[[], int],
+        chance: Callable[[], float], resume_ms: int, nursery: trio.Nursery,
         open_queue: Callable[[str, str], Awaitable[object]],
         row_of: Callable[[str, str, str], Awaitable[QueueRow]],
         stopped: Callable[[QueueRow], None],
@@ -75,15 +87,24 @@ class Cluster:
         self._row_of = row_of
         self._stopped = stopped
         self.start_soon = nursery.start_soon
-        self.repeats = Repeats(settings, open_queue, nursery.start_soon)
+        self.repeats = Repeats(settings, open_queue, nursery.start_soon, wall)
         self.members = Members(ownership, settings, self._members_changed)
         self.peers = Peers(self.members, settings, network.dial, now, self._lost, nursery, chance)
         self.router = Router(
             ownership, self.members, self.peers, settings, shards.open, shards.has_slot
         )
+        self._placed_as = ""
+        """The process that others have reached: after a fence it is another one."""
+        self.observer = Observer(
+            ownership, self.members, self.peers, settings, self._report, network.ahead_ms,
+            network.numbers,
+        )  # fmt: skip
+        self.report = self.observer.report
         self._pairs: dict[str, _Pair] = {}
-        self._servings: set[Serving] = set()
+        self._servings: dict[Serving, None] = {}
         self._stopping = False
+        self.yield_session: Callable[[str, int], bool] = lambda _session, _term: False
+        """What the gateway here does when a client goes on with its session at another node."""
         self.moves = 0
         """Slots that were given up because they belong elsewhere."""
 
@@ -94,6 +115,7 @@ class Cluster:
             self._ownership.introduce(self._member)
             nursery.start_soon(self.members.run)
             nursery.start_soon(self._rebalance)
+            nursery.start_soon(self.observer.run)
 
     def _members_changed(self) -> None:
         self.peers.follow()
@@ -101,8 +123,10 @@ class Cluster:
             self._be_placed()  # there is nobody who could have reached it
 
     def _be_placed(self) -> None:
-        """Take part in placement: others can reach this node."""
-        if not self._member.placed:
+        """Take part in placement: others can reach this node, as the process that it is now."""
+        process = self._ownership.process
+        if self._placed_as != process:
+            self._placed_as = process
             self._show(placed=True)
 
     def _show(self, **changes: Any) -> None:
@@ -154,7 +178,7 @@ class Cluster:
             pair.serving = Serving(
                 self, data, rest, self._now, self._settings, self._resume_ms, cut
             )
-            self._servings.add(pair.serving)
+            self._servings[pair.serving] = None
             self._be_placed()
             rest.send(frames.encode(frames.Paired()))
         return pair
@@ -165,7 +189,7 @@ class Cluster:
         for link in pair.links.values():
             link.abort()
         if pair.serving is not None and pair.serving in self._servings:
-            self._servings.discard(pair.serving)
+            del self._servings[pair.serving]
             pair.serving.over()
 
     def running(self, key: ShardKey) -> ShardRunner | None:
@@ -179,16 +203,92 @@ class Cluster:
         if not 0 <= key.shard < row.config.shards:
             raise NotFound(f"queue {queue} has no shard {key.shard}")
         try:
-            return await self._shards.open(row, key.shard, claims)
+            runner = await self._shards.open(row, key.shard, claims)
         except OwnedElsewhere as other:
             raise Elsewhere(other.owner.process, other.owner.epoch) from None
+        self.router.opened(key)
+        return runner
 
     def shard_stopped(self, runner: ShardRunner) -> None:
         """Of ours: those who use it elsewhere hear of it."""
         for serving in list(self._servings):
             serving.stopped(runner)
 
+    # For operators
+
+    def introduce(self, url: str, load: Callable[[], Load]) -> None:
+        """Clients reach this node there, and `load` counts what they do."""
+        self.observer.load = load
+        self._show(url=url)
+
+    def _report(self, load: Load, rates: Rates) -> Report:
+        return Report(
+            sessions=load.sessions,
+            published=round(rates.per_second(0), 1),
+            delivered=round(rates.per_second(1), 1),
+            shards=len(self._shards),
+            links=len(self.peers.up()),
+            fencings=self.members.fenced,
+            takeovers=self.router.takeovers.count,
+            moves=self.moves,
+        )
+
+    def numbers(self) -> dict[str, float]:
+        """What is counted here, for metrics."""
+        places, own = self.members.places, self._ownership.process
+        slots = self._shards.slots_since()
+        takeovers = self.router.takeovers
+        return {
+            "fencings": self.members.fenced,
+            "forwarded": self.router.forwarded,
+            "moves": self.moves,
+            "peers": len(self.peers.up()),
+            "repeats": self.repeats.repeated,
+            "slots": len(slots),
+            "slots_elsewhere": sum(
+                (place := placed(slot, places)) is not None and place.process != own
+                for slot in slots
+            ),
+            "takeover_seconds": takeovers.seconds,
+            "takeover_seconds_most": takeovers.most,
+            "takeovers": takeovers.count,
+        }
+
+    def node_states(self) -> dict[str, float]:
+        return self.observer.states()
+
+    def latencies(self) -> dict[str, float]:
+        return self.observer.latencies()
+
+    def link_numbers(self) -> dict[str, float]:
+        """What is counted on links, for metrics."""
+        counters = self._network.numbers()
+        if counters is None:
+            return {}
+        return {
+            "accept_failures": counters.accept_failures,
+            "failures": counters.failures,
+            "frames_received": counters.frames_in,
+            "frames_sent": counters.frames_out,
+            "bytes_received": counters.bytes_in,
+            "bytes_sent": counters.bytes_out,
+            "open": counters.open,
+            "opened": counters.opened,
+            "overruns": counters.overruns,
+            "strangers": counters.strangers,
+        }
+
+    def link_words(self, which: Literal["ends", "refusals", "unreached"]) -> dict[str, int]:
+        """Why links ended, were refused, or could not be had."""
+        counters = self._network.numbers()
+        return {} if counters is None else dict(getattr(counters, which))
+
     # Placement
+
+    def belongs_here(self, slot: int) -> bool:
+        """Whether this node is to have a slot."""
+        place = placed(slot, self.members.places)
+        return place is not None and place.process == self._ownership.process
 
     async def _rebalance(self) -> None:
         """A task: gives up slots that belong elsewhere, a few at a time."""

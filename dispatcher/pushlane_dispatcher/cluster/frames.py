@@ -109,6 +109,7 @@ class Attach(Frame, tag=13):
     claims: Claims
     prefix: str
     held: list[ReceiptRun]
+    term: int
 
 
 class Resume(Frame, tag=14):
@@ -171,6 +172,28 @@ class Look(Frame, tag=21):
     queue_id: str
     shard: int
     question: msgspec.Raw
+
+
+class Tell(Frame, tag=22):
+    """How are you? `Answer`: a `Report`."""
+
+    id: int
+
+
+class CutOff(Frame, tag=23):
+    """The subscription's session goes on at another gateway, if it does."""
+
+    sub: int
+    resume_ms: int
+
+
+class Yield(Frame, tag=24):
+    """To the gateway that had a session: it goes on at the asker's. `Yielded`."""
+
+    id: int
+    session: str
+    """How others know it."""
+    term: int
 
 
 # What the owner says
@@ -300,13 +323,19 @@ class Ended(Frame, tag=55):
     held: list[ReceiptRun]
 
 
+class Yielded(Frame, tag=56):
+    id: int
+    had: bool
+    """It knew the session."""
+
+
 Asked = (
     Pair | Open | Publish | Attach | Resume | Detach | Unsubscribe | End | SetCredit
-    | Settle | Ask | Look
+    | Settle | Ask | Look | Tell | CutOff | Yield
 )  # fmt: skip
 Told = (
     Paired | Opened | Moved | Refused | Gone | Published | Failed | Attached | Resumed | Settled
-    | Answer | Deliver | Lost | Hungry | Holds | Credited | Ended
+    | Answer | Deliver | Lost | Hungry | Holds | Credited | Ended | Yielded
 )  # fmt: skip
 
 encode = msgspec.msgpack.Encoder().encode

@@ -14,13 +14,15 @@ time: when many seem dead, the fault is more likely ours.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 import trio
 
 from pushlane_dispatcher.cluster.placement import Place
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.status import Gone
 from pushlane_storage.interface import StoreError
 from pushlane_storage.member import Member
 from pushlane_storage.ownership import Ownership
@@ -30,6 +32,9 @@ log = logging.getLogger(__name__)
 DISPATCHER = "dispatcher"
 REFUSALS = 2
 BEATS = 2
+REMEMBERED = 16
+"""Nodes that are gone, for operators."""
+LEFT = "it left, or another node fenced it"
 
 
 class Watched:
@@ -66,6 +71,7 @@ class Members:
         self.fenced = 0
         """Nodes that this one has fenced."""
         self.last_fenced_at = -1e9
+        self._gone: deque[tuple[float, Member, str]] = deque(maxlen=REMEMBERED)
 
     async def run(self) -> None:
         """A task."""
@@ -88,6 +94,8 @@ class Members:
         beating = own is not None and (self._own is None or own.beat != self._own.beat)
         passed = 0.0 if self._looked_at is None else now - self._looked_at
         before = self._shown()
+        for process in self._watched.keys() - found.keys():
+            self._gone.append((now, self._watched[process].member, LEFT))
         self._watched = {
             process: self._watched.get(process) or Watched(member, now)
             for process, member in found.items()
@@ -97,8 +105,8 @@ class Members:
             if member.beat != watched.member.beat:
                 watched.moved_at, watched.silent_ms, watched.refusals = now, 0.0, 0
             elif beating:
-                most = 2 * self._settings.look_ms
-                watched.silent_ms += min(passed * 1000, most)
+                # Should we have stood still ourselves, that is not the other's silence.
+                watched.silent_ms += min(passed * 1000, 2 * self._settings.heart_ms)
             watched.member = member
         if own is not None:
             self._own = own
@@ -137,6 +145,7 @@ class Members:
             await self._ownership.fence(process)
             self.fenced += 1
             self.last_fenced_at = now
+            self._gone.append((now, watched.member, reason))
             del self._watched[process]
             self._changed()
 
@@ -151,7 +160,22 @@ class Members:
             return f"its heart has stood still for {settings.judge_ms} ms"
         return None
 
+    def gone(self, now: float) -> Iterator[Gone]:
+        """Who went last, the newest first, and why."""
+        for at, member, why in reversed(self._gone):
+            yield Gone(
+                name=member.name,
+                process=member.process,
+                why=why,
+                ago_ms=int((now - at) * 1000),
+            )
+
     # Who is there
+
+    @property
+    def own(self) -> Member | None:
+        """This node, as others see it; None: nobody has looked yet."""
+        return self._own
 
     @property
     def others(self) -> Iterable[Member]:

@@ -36,7 +36,8 @@ class LinkNetwork:
         self._settings = settings
         self._serve: Serve | None = None
         self._served = trio.Event()
-        self._skewed: set[str] = set()
+        self._ahead: dict[str, int] = {}
+        """By process: its clock, as of its last link."""
         self.address = ""
         """Where the listener is."""
         self.counters = LinkCounters()
@@ -77,11 +78,20 @@ class LinkNetwork:
         self._look_at_clock(link)
         return link
 
+    def ahead_ms(self, process: str) -> int | None:
+        return self._ahead.get(process)
+
+    def numbers(self) -> LinkCounters:
+        return self.counters
+
     def _look_at_clock(self, link: Link) -> None:
         """Say once of a node that its clock is far from ours."""
-        found = link.agreement
-        if found.clocks_apart and found.peer.process not in self._skewed:
-            self._skewed.add(found.peer.process)
+        found, process = link.agreement, link.peer.process
+        known = process in self._ahead
+        self._ahead[process] = found.ahead_ms
+        if len(self._ahead) > self._settings.links:
+            self._ahead.pop(next(iter(self._ahead)))
+        if found.clocks_apart and not known:
             log.warning(
                 "the clock of node %s is %d s ahead of ours: set both by NTP",
                 found.peer.name, found.ahead_ms // 1000,

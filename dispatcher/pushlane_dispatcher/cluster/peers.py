@@ -58,6 +58,8 @@ class Peer:
         self.changed = trio.Event()
         """Its links came up, or it is no more."""
         self.gone = False
+        self.fault = ""
+        """Why it can't be reached; empty: it can, or nobody has tried yet."""
 
     def tell(self) -> None:
         self.changed.set()
@@ -104,6 +106,9 @@ class Peers:
         asker = None if peer is None else peer.asker
         return asker if asker is not None and asker.up else None
 
+    def find(self, process: str) -> Peer | None:
+        return self._peers.get(process)
+
     async def wait(self, process: str) -> Asker:
         """The same, once it can be asked; `Unsent` when it is gone."""
         while True:
@@ -130,18 +135,26 @@ class Peers:
 
     async def _connect(self, peer: Peer) -> bool:
         """Dial, and serve until it is over. False: it could not be reached."""
-        process = peer.member.process
+        process, address = peer.member.process, peer.member.address
         try:
             async with self._pair(peer.member) as (data, rest):
                 await self._serve(peer, data, rest)
                 return True
         except Refused:
+            self._failed(peer, f"nobody listens at {address}")
             self._members.refused(process)
         except Replaced:
+            self._failed(peer, f"another process answers at {address}")
             self._members.replaced(process)
         except CannotReach as error:
-            log.info("node %s can't be reached: %s", peer.member.name, error)
+            self._failed(peer, f"{address}: {error}")
         return False
+
+    def _failed(self, peer: Peer, fault: str) -> None:
+        """Say so in the log, unless that was said just now."""
+        if peer.fault != fault:
+            peer.fault = fault
+            log.warning("node %s can't be reached: %s", peer.member.name, fault)
 
     @asynccontextmanager
     async def _pair(self, member: Member) -> AsyncIterator[tuple[LinkLike, LinkLike]]:
@@ -163,7 +176,7 @@ class Peers:
             """The first frame says that both lanes are there."""
             if peer.asker is None:
                 assert isinstance(frames.decode_told(frame), frames.Paired)
-                peer.asker = asker
+                peer.asker, peer.fault = asker, ""
                 log.info("node %s is linked", peer.member.name)
                 peer.tell()
             else:
@@ -176,6 +189,13 @@ class Peers:
                     await link.run(take)
                     nursery.cancel_scope.cancel()
 
+                async def lose_patience() -> None:
+                    """They are no pair for the other node when our process changed in between."""
+                    await trio.sleep(self._settings.pair_ms / 1000)
+                    if peer.asker is not asker:
+                        nursery.cancel_scope.cancel()
+
+                nursery.start_soon(lose_patience)
                 nursery.start_soon(run, data, asker.take)
                 nursery.start_soon(run, rest, begin)
                 pair = frames.encode(frames.Pair(id))

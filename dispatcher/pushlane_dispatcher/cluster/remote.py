@@ -22,6 +22,7 @@ from pushlane_dispatcher.browsing.question import Question, answer_type
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import decode_told, encode
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.status import Report
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket
@@ -124,7 +125,7 @@ class Asker:
             **dict.fromkeys(
                 (
                     frames.Published, frames.Attached, frames.Resumed, frames.Settled,
-                    frames.Answer, frames.Credited,
+                    frames.Answer, frames.Credited, frames.Yielded,
                 ),
                 self._answered,
             ),
@@ -203,6 +204,16 @@ class Asker:
         return await self.answer(question, lambda id: frames.Look(id, *key, packed))
 
     async def answer(self, question: Question[A], frame: Callable[[int], frames.Frame]) -> A:
+        told = await self._answer(frame)
+        found: A = msgspec.msgpack.decode(told.value, type=answer_type(type(question)))
+        return found
+
+    async def report(self) -> Report:
+        """How the other node does."""
+        told = await self._answer(frames.Tell)
+        return msgspec.msgpack.decode(told.value, type=Report)
+
+    async def _answer(self, frame: Callable[[int], frames.Frame]) -> frames.Answer:
         waiter: Waiter[Any] = Waiter()
 
         def got(told: frames.Answer | PushlaneError) -> None:
@@ -213,8 +224,17 @@ class Asker:
 
         self.rest.send(encode(frame(self.request(got))))
         told: frames.Answer = await waiter.wait()
-        found: A = msgspec.msgpack.decode(told.value, type=answer_type(type(question)))
-        return found
+        return told
+
+    async def yield_session(self, session: str, term: int) -> bool:
+        """Have that node's gateway leave a session to us. Whether it knew it."""
+        waiter: Waiter[bool] = Waiter()
+
+        def got(told: frames.Yielded | PushlaneError) -> None:
+            waiter(not isinstance(told, PushlaneError) and told.had)
+
+        self.rest.send(encode(frames.Yield(self.request(got), session, term)))
+        return await waiter.wait()
 
     # Subscriptions
 
@@ -448,7 +468,7 @@ class RemoteShard:
                 frames.Attach(
                     self.ref, sub.number, id, wish.session, wish.credit, wish.lease_ms,
                     wish.explicit, wish.ack_none, wish.shared, wish.client, wish.claims,
-                    wish.prefix, wish.held,
+                    wish.prefix, wish.held, wish.term,
                 )
             )
         )  # fmt: skip
@@ -504,6 +524,13 @@ class RemoteShard:
             sub.away = True
             sub.turn += 1
             self.asker.rest.send(encode(frames.Detach(sub.number, resume_ms)))
+
+    def cut_off(self, prefix: str, sink: Sink, resume_ms: int) -> None:
+        sub = self._subs.get(sink)
+        if sub is not None:
+            self.drop(sub)
+            self.asker.forget(sub.number)
+            self.asker.rest.send(encode(frames.CutOff(sub.number, resume_ms)))
 
     def unsubscribe(self, prefix: str, sink: Sink) -> None:
         sub = self._subs.get(sink)

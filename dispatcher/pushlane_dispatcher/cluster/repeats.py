@@ -2,7 +2,8 @@
 
 They go to its next owner before anything newer does, in their order. What was certainly not taken
 can always be repeated, and what has a producer's number too: if it was stored after all, the next
-owner knows it. An id of the application is known for a while only. Of the rest the outcome is
+owner knows it. An id of the application is known for a while only, from
+the message's first publish on. Of the rest the outcome is
 unknown, and its producer is told so.
 """
 
@@ -21,7 +22,7 @@ from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.queues.queues import Name
 from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.message import Message, dedup_id
+from pushlane_storage.message import Message, dedup_id, is_transfer
 from pushlane_storage.queue import QueueRow
 
 UNKNOWN = "the server of this queue went away: the message may be stored or not"
@@ -39,11 +40,14 @@ class Repeats:
         settings: ClusterSettings,
         open_queue: Callable[[str, str], Awaitable[object]],
         start_soon: Callable[..., None],
+        wall: Callable[[], int],
     ) -> None:
-        """`open_queue` opens a queue, and has it `flush` here before anybody else gets it."""
+        """`open_queue` opens a queue, and has it `flush` here before anybody else gets it. `wall`
+        is the time by which publishes are stamped."""
         self._settings = settings
         self._open = open_queue
         self._start_soon = start_soon
+        self._wall = wall
         self._queues: dict[Name, Lines] = {}
         self._driven: set[Name] = set()
         self._bytes = 0
@@ -66,15 +70,16 @@ class Repeats:
         """And until when: once that is past, nobody might know it again."""
         if self._bytes + sent.size > self._settings.repeat_bytes:
             return False
-        wait_ms = self._settings.publish_ms
+        wait_ms, wall = self._settings.publish_ms, self._wall()
         if not sent.unsent:
             for message in sent.messages:
-                if message.producer is None:
+                if message.producer is None and not is_transfer(message):
                     if dedup_id(message) is None:
                         return False
-                    wait_ms = min(wait_ms, row.config.dedup_window_ms // 2)
+                    age = wall - message.published_at
+                    wait_ms = min(wait_ms, row.config.dedup_window_ms // 2 - age)
         sent.until = min(sent.until, trio.current_time() + wait_ms / 1000)
-        return True
+        return wait_ms > 0
 
     async def _drive(self, place: Name) -> None:
         """A task: until nothing waits for this queue any more."""

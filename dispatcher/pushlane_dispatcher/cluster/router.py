@@ -41,6 +41,22 @@ class Route(NamedTuple):
     """Under which it has the slot; 0: it is only placed there."""
 
 
+class Takeovers:
+    """Slots of nodes that are gone, which were taken over here: from noticing that the owner is
+    gone until a shard was open again."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self.most = 0.0
+        """The seconds of the longest one."""
+
+    def add(self, seconds: float) -> None:
+        self.count += 1
+        self.seconds += seconds
+        self.most = max(self.most, seconds)
+
+
 OpenHere = Callable[[QueueRow, int, Claims | None], Awaitable[ShardRunner]]
 
 
@@ -60,6 +76,9 @@ class Router:
         self._remote: dict[ShardKey, RemoteShard] = {}
         self.forwarded = 0
         """Shards that were opened on other nodes."""
+        self._orphans: dict[int, float] = {}
+        """Slots whose owner is gone, since that was noticed."""
+        self.takeovers = Takeovers()
 
     # For gateways here
 
@@ -98,16 +117,19 @@ class Router:
         process = await self._locate(slot_of(key))
         if process == self._ownership.process:
             try:
-                return await self._open_here(row, number, claims), hops
+                shard = await self._open_here(row, number, claims)
             except OwnedElsewhere as other:
                 self._learn(slot_of(key), Route(other.owner.process, other.owner.epoch))
                 return None, hops + 1
+            self.opened(key)
+            return shard, hops
         asker = await self._peers.wait(process)
         told = await asker.open(row, number, hops, claims or ())
         if isinstance(told, Moved):
             self._learn(slot_of(key), Route(told.process, told.epoch))
             return None, hops + 1
         self._remote[key] = told
+        self._orphans.pop(slot_of(key), None)
         self.forwarded += 1
         return told, hops
 
@@ -138,9 +160,19 @@ class Router:
             owner = await self._ownership.owner_of(slot)
         except StoreError as error:
             raise Unsent("the store could not answer", retry_ms=1_000) from error
-        if owner is None or not self._is_there(owner.process):
+        if owner is not None and not self._is_there(owner.process):
+            self._orphans.setdefault(slot, trio.current_time())
+            return None
+        self._orphans.pop(slot, None)
+        if owner is None:
             return None
         return Route(owner.process, owner.epoch)
+
+    def opened(self, key: ShardKey) -> None:
+        """A shard was opened here: perhaps in the place of a node that is gone."""
+        gone_at = self._orphans.pop(slot_of(key), None)
+        if gone_at is not None:
+            self.takeovers.add(trio.current_time() - gone_at)
 
     def _is_there(self, process: str) -> bool:
         return process == self._ownership.process or self._members.find(process) is not None

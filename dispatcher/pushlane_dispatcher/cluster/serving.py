@@ -21,6 +21,7 @@ from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import Fault, decode_asked, encode, packed
 from pushlane_dispatcher.cluster.remote import Way
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.status import Report
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket
@@ -54,10 +55,18 @@ class Host(Protocol):
         """A shard that is open here."""
         ...
 
+    def report(self) -> Report:
+        """How this node does."""
+        ...
+
     async def open_for_peer(
         self, tenant: str, queue: str, key: ShardKey, hops: int, claims: Claims
     ) -> ShardRunner:
         """The shard, opened here; `Elsewhere` when it is not ours to have."""
+        ...
+
+    def yield_session(self, session: str, term: int) -> bool:
+        """A client goes on with its session at another node. Whether it was here."""
         ...
 
 
@@ -145,6 +154,9 @@ class Serving:
             frames.Settle: self._settle,
             frames.Ask: self._ask,
             frames.Look: self._look,
+            frames.Tell: self._tell,
+            frames.CutOff: self._cut_off,
+            frames.Yield: self._yield,
         }
 
     def take(self, frame: bytes | memoryview) -> None:
@@ -263,7 +275,7 @@ class Serving:
             return
         wish = Attach(
             asked.session, asked.credit, asked.lease_ms, asked.explicit, asked.ack_none,
-            asked.shared, asked.client, asked.claims, asked.prefix, asked.held,
+            asked.shared, asked.client, asked.claims, asked.prefix, asked.held, asked.term,
         )  # fmt: skip
         sink = self._subs[asked.sub] = FarSink(self, asked.sub, served, asked.credit)
 
@@ -303,6 +315,11 @@ class Serving:
         sink = self._subs.get(asked.sub)
         if sink is not None:
             sink.served.runner.detach(sink.prefix, sink, asked.resume_ms)
+
+    def _cut_off(self, asked: frames.CutOff) -> None:
+        sink = self._subs.pop(asked.sub, None)
+        if sink is not None:
+            sink.served.runner.cut_off(sink.prefix, sink, asked.resume_ms)
 
     def _unsubscribe(self, asked: frames.Unsubscribe) -> None:
         sink = self._subs.get(asked.sub)
@@ -388,6 +405,9 @@ class Serving:
         runner = self._host.running(ShardKey(asked.queue_id, asked.shard))
         self._host.start_soon(self._ask_later, asked.id, runner, asked.question)
 
+    def _tell(self, asked: frames.Tell) -> None:
+        self._answer(frames.Answer(asked.id, msgspec.Raw(encode(self._host.report()))))
+
     async def _ask_later(self, id: int, runner: ShardRunner | None, packed: msgspec.Raw) -> None:
         try:
             if runner is None:
@@ -398,6 +418,10 @@ class Serving:
             self._fail(id, error)
         else:
             self._answer(frames.Answer(id, msgspec.Raw(encode(value))))
+
+    def _yield(self, asked: frames.Yield) -> None:
+        had = self._host.yield_session(asked.session, asked.term)
+        self._answer(frames.Yielded(asked.id, had))
 
     # The end
 

@@ -100,6 +100,11 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     pair_ms: int = 5_000
     """How long the second link of a pair may take."""
 
+    # Sessions
+    yield_ms: int = 1_000
+    """How long a node may take to leave a session to us whose client came here; then we go on
+    without its word: what it still does with the session no longer counts."""
+
     # Routing
     publish_ms: int = 30_000
     """How long a request waits for a node that takes it."""
@@ -122,6 +127,16 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often a node looks whether its slots belong elsewhere."""
     leave_ms: int = 20_000
     """How long a node that stops may take to give its slots to others."""
+
+    # For operators
+    report_ms: int = 2_000
+    """How often nodes ask each other how they do, for `pushlane cluster status`; it is also how
+    long an answer may take."""
+    status_ms: int = 2_000
+    """How long the status waits for the store to say who has which slot."""
+    doubt_ms: int = 15_000
+    """How long no other node reaches this one, or two have one name, until the log says so: a node
+    that starts again is there twice for a while."""
 
     def __post_init__(self) -> None:
         given = [self.certificate is not None, self.key is not None, self.authority is not None]

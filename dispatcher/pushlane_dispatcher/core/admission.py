@@ -38,11 +38,12 @@ class Admission:
         """Enter stored messages that are all ready. `mixed` enters what needs a closer look."""
         lane.cursor = first + len(messages)
         ready = State.READY
+        seqs = [*range(first, lane.cursor)]
         entries = [
             Entry(seq, lane, message, MESSAGE_OVERHEAD + len(message.body), ready, now)
-            for seq, message in enumerate(messages, first)
+            for seq, message in zip(seqs, messages, strict=True)
         ]
-        lane.entries.update(zip(range(first, lane.cursor), entries, strict=True))
+        lane.entries.update(zip(seqs, entries, strict=True))
         lane.fresh.extend(entries)
         self._bodies.count(len(entries), size)
         self._life.born(ready, len(entries))

@@ -8,6 +8,7 @@ count, the others are reported lost, or duplicate when they were settled before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 from pushlane.wire.errors import BadRequest
 from pushlane.wire.receipts import ReceiptRun
@@ -394,7 +395,7 @@ class Consumers:
         ticket: SettleTicket,
     ) -> list[Entry]:  # fmt: skip
         """What these receipts stand for, still held."""
-        found, missing = self._look(subscription, generation, receipts, ticket, False)
+        found, _, missing = self._look(subscription, generation, receipts, ticket, False)
         if missing:
             self._report(subscription.prefix, subscription.settled, missing, ticket)
         return list(dict.fromkeys(found))  # somebody may list a receipt twice
@@ -402,33 +403,39 @@ class Consumers:
     def _look(
         self, subscription: Subscription, generation: int, receipts: Iterable[ReceiptRun],
         ticket: SettleTicket, take: bool,
-    ) -> tuple[list[Entry], list[int]]:  # fmt: skip
-        """What is held of these receipts, and which are not. `take`: no longer after this."""
+    ) -> tuple[list[Entry], list[ReceiptRun], list[int]]:  # fmt: skip
+        """What is held of these receipts, which those are, and the numbers of those that are not.
+
+        `take`: no longer held after this.
+        """
         found: list[Entry] = []
+        runs: list[ReceiptRun] = []
         missing: list[int] = []
         look = subscription.held.pop if take else subscription.held.get
         for prefix, low, high in receipts:
             if prefix != subscription.prefix or generation != subscription.generation:
                 ticket.lost.append((prefix, low, high))
                 continue
-            for n in range(low, high + 1):
-                entry = look(n, None)
-                if entry is None:
-                    missing.append(n)
-                else:
-                    found.append(entry)
-        return found, missing
+            before, numbers = len(found), range(low, high + 1)
+            found += filter(None, map(look, numbers, repeat(None)))
+            if len(found) - before == len(numbers):  # nearly always
+                if runs and runs[-1][2] == low - 1:
+                    low = runs.pop()[1]
+                runs.append((prefix, low, high))
+            else:
+                held = [entry.n for entry in found[before:]]
+                runs += runs_of_numbers(prefix, held)
+                missing += sorted(set(numbers).difference(held))
+        return found, runs, missing
 
     def _give_up(
         self, subscription: Subscription, generation: int, receipts: Iterable[ReceiptRun],
         ticket: SettleTicket, settles: bool,
     ) -> list[Entry]:  # fmt: skip
         """What these receipts stand for, for good. `settles`: a repeat will be a duplicate."""
-        found, missing = self._look(subscription, generation, receipts, ticket, True)
+        found, runs, missing = self._look(subscription, generation, receipts, ticket, True)
         if found:
             subscription.lazy = False
-        if found and (settles or self._cached):
-            runs = receipts_of(subscription.prefix, found)
             if settles:
                 for _, low, high in runs:
                     subscription.remember(low, high, self._bounds)

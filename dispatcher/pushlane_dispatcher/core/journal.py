@@ -19,7 +19,7 @@ from pushlane_dispatcher.core.marks import Marks
 from pushlane_dispatcher.core.numbers import SOMEWHERE, Place
 from pushlane_dispatcher.core.retention import too_long
 from pushlane_storage.bucket import BucketKey
-from pushlane_storage.message import MESSAGE_OVERHEAD, Message, is_transfer, size_of
+from pushlane_storage.message import MESSAGE_OVERHEAD, Message, is_transfer, size_of, total_size
 from pushlane_storage.segment import Segment, marks_of
 from pushlane_storage.seq import counter_of, make_seq
 
@@ -236,16 +236,13 @@ class Journal:
     def _cut(self, lane: Lane) -> tuple[list[Message], int]:
         """What the next segment takes of what is pending, which is too much for one."""
         bounds, pending = self._bounds, lane.pending
-        count = size = 0
-        for message in pending[: bounds.segment_messages]:
-            more = size_of(message)
-            if count and size + more > bounds.segment_bytes:
-                break
-            count += 1
-            size += more
-        lane.pending = pending[count:]
+        messages = pending[: bounds.segment_messages]
+        size = total_size(messages)
+        while size > bounds.segment_bytes and len(messages) > 1:
+            size -= size_of(messages.pop())
+        lane.pending = pending[len(messages) :]
         lane.pending_size -= size
-        return pending[:count], size
+        return messages, size
 
     def _open_bucket(self, lane: Lane, first: int, now: int, wall: int) -> LiveBucket:
         lane.last_start = max(wall, lane.last_start + 1)

@@ -41,9 +41,7 @@ class Meter:
     def delivered(self, entries: Sequence[Entry], fresh: bool, now: int) -> None:
         """Messages of one lane go to a consumer; `fresh`: for the first time."""
         self._counts["delivered"] += len(entries)
-        size = 0
-        for entry in entries:
-            size += entry.size
+        size = sum([entry.size for entry in entries])
         self._counts["bytes_out"] += size - len(entries) * MESSAGE_OVERHEAD
         if fresh:
             _spread(self._delivery, entries, _due_at, now + self.offset, 0, len(entries))

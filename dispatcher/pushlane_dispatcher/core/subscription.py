@@ -29,8 +29,8 @@ class Subscription:
     __slots__ = (
         "ack_none", "adopt_until", "away_until", "brief", "broken", "check_at", "claims", "client",
         "closed", "credit", "explicit", "failures", "generation", "held", "lazy", "lease_ms",
-        "next_n", "penalties", "prefix", "session", "settled", "shared", "stamp", "taking", "token",
-        "turn",
+        "next_n", "penalties", "prefix", "session", "settled", "shared", "stamp", "taking", "term",
+        "token", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +82,8 @@ class Subscription:
         """Unsubscribed: gets nothing more, but may settle what it has leased."""
         self.away_until: int | None = None
         """Its session is not there and may resume until then."""
+        self.term = 0
+        """Of its session, as far as this owner knows: what has a lesser one is refused."""
         self.broken = False
         """… because its client's connection broke: its owner's end is no fault of a message."""
         self.lazy = False

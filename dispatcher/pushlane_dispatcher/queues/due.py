@@ -4,8 +4,9 @@ A shard's note in the store says by when somebody must have it open. Every so of
 all slots are read, and what is due is opened here; it does what there is to do, and is closed again
 when it was idle for long enough.
 
-Every process reads all notes: a slot that nobody owns belongs to whoever looks first. That is one
-read a slot, one after the other: 256 in a minute, each of them of a few columns of a row per shard.
+A node of a cluster reads the notes of the slots that belong to it. Elsewhere every process reads
+all of them: a slot that nobody owns belongs to whoever looks first. That is one read a slot, one
+after the other: 256 in a minute, each of them of a few columns of a row per shard.
 A slot that another process owns is that one's business. Its notes may say that something is due all
 the time, for they are not written again while a shard is open; so one shard is tried, which is
 refused, and the others of its slot are left alone until the next look.
@@ -34,8 +35,11 @@ Open = Callable[[DueShard], Awaitable[bool]]
 
 class DueShards:
     def __init__(
-        self, ownership: Ownership, settings: Settings, wall: Callable[[], int], open_one: Open
-    ) -> None:
+        self, ownership: Ownership, settings: Settings, wall: Callable[[], int], open_one: Open,
+        belongs_here: Callable[[int], bool] = lambda _: True,
+    ) -> None:  # fmt: skip
+        """`belongs_here`: whether a slot is this process's business."""
+        self._belongs_here = belongs_here
         self._ownership = ownership
         self._settings = settings
         self._wall = wall
@@ -51,7 +55,7 @@ class DueShards:
 
     async def look(self) -> None:
         """Open all that is due, one after the other: nobody waits for them."""
-        for slot in range(SLOTS):
+        for slot in filter(self._belongs_here, range(SLOTS)):
             try:
                 found = await self._ownership.due_shards(
                     slot, self._wall() + 1, self._settings.due_shards

@@ -94,10 +94,10 @@ class Engine:
                 self._marks = MarkCache(context.leases, shard.key, shard.epoch, most)
         self._reader = Reader(shard.key, context)
         self._send = send
-        self._asked: dict[Outcome, int] = {}
+        self._asked: dict[Effect, int] = {}
         """Writes that the store has not answered yet, and since when; the oldest first."""
         self._tidying: deque[Mark | Drop | DropPurges | WriteNote] = deque()
-        self.tickets: set[Ticket] = set()
+        self.tickets: dict[Ticket, None] = {}
         """Whose token waits for an answer."""
         self.waiting_publishers = WaitingPublishers()
         """Publishers that wait for room."""
@@ -298,10 +298,14 @@ class Engine:
         again: Callable[[Any, Exception | None], Awaitable[None]],
         effect: Effect,
     ) -> Outcome:
-        """What to do when the first try of a write is over; the others have a task."""
+        """What to do when the first try of a write is over; the others have a task.
+
+        It must not refer to itself: what was written would stay in memory until the garbage
+        collector comes, which would have to come often.
+        """
 
         def outcome(error: Exception | None) -> None:
-            del self._asked[outcome]
+            del self._asked[effect]
             if self.stopped_by is not None:
                 return
             if error is not None:
@@ -313,7 +317,7 @@ class Engine:
             except Exception as bug:  # this is trio's own task: it would not survive it
                 self._nursery.start_soon(_raise, bug)
 
-        self._asked[outcome] = self._pumped_at
+        self._asked[effect] = self._pumped_at
         return outcome
 
     async def _append(self, append: Append, failed: Exception | None) -> None:
@@ -498,7 +502,7 @@ class Engine:
         if self._notes is not None:
             self._notes.answered(ticket, None)
         if ticket.token is not None:
-            self.tickets.discard(ticket)
+            self.tickets.pop(ticket, None)
             ticket.token(ticket, None)
 
     def catch_up(self) -> bool:
@@ -559,7 +563,7 @@ class Engine:
 
     def _end(self, reason: Stop) -> None:
         self.stopped_by = reason
-        tickets, self.tickets = self.tickets, set()
+        tickets, self.tickets = self.tickets, {}
         for ticket in tickets:
             error = Unavailable(reason.value, retry_ms=1_000)
             if self._notes is not None:

@@ -20,6 +20,7 @@ from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.settings import Settings
 from pushlane_leases.interface import (
     Forgotten,
+    KeptSession,
     LeaseCache,
     LeaseCacheError,
     LeaseRun,
@@ -155,6 +156,25 @@ class LeaseGuard:
         name, now = cache_name(shard), self._clock.wall()
         ask = self._ask(lambda: self._cache.recall(name, names, now), self._claim_timeout)
         return await ask or {}
+
+    # Sessions: None, or nothing, when the cache can't say
+
+    async def put_session(self, id: str, term: int, record: bytes, ttl_ms: int) -> bool | None:
+        now = self._clock.wall()
+        return await self._ask(
+            lambda: self._cache.put_session(id, term, record, ttl_ms, now), self._timeout
+        )
+
+    async def get_session(self, id: str) -> KeptSession | None:
+        now = self._clock.wall()
+        return await self._ask(lambda: self._cache.get_session(id, now), self._timeout)
+
+    async def take_session(self, id: str, term: int) -> bool | None:
+        now = self._clock.wall()
+        return await self._ask(lambda: self._cache.take_session(id, term, now), self._timeout)
+
+    async def drop_session(self, id: str, term: int) -> None:
+        await self._ask(lambda: self._cache.drop_session(id, term), self._timeout)
 
     async def _tell(self, shard: ShardKey, epoch: int, call: Callable[[], Awaitable[None]]) -> bool:
         async def told() -> bool:

@@ -74,6 +74,11 @@ class ShardPort(Protocol):
         """Its connection is lost; it may resume for a while."""
         ...
 
+    def cut_off(self, prefix: str, sink: Sink, resume_ms: int, /) -> None:
+        """Its session goes on elsewhere, if it does: that is no fault of what it has. `sink` hears
+        nothing more."""
+        ...
+
     def unsubscribe(self, prefix: str, sink: Sink, /) -> None:
         """It gets nothing more; what it has leased stays its own."""
         ...

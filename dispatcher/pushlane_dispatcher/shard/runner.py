@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
-from pushlane.wire.errors import NotFound, PushlaneError, Throttled, Unavailable
+from pushlane.wire.errors import Conflict, NotFound, PushlaneError, Throttled, Unavailable
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.browsing.answers import answer_look
 from pushlane_dispatcher.browsing.question import Look, Question
@@ -177,7 +177,7 @@ class ShardRunner:
         if self._notes is not None:
             self._notes.published(messages, ticket)
         if answer is not None:
-            self._engine.tickets.add(ticket)
+            self._engine.tickets[ticket] = None
         if idle:
             self._engine.begin()
         else:
@@ -234,6 +234,7 @@ class ShardRunner:
             client=wish.client,
             claims=wish.claims,
         )
+        subscription.term = wish.term
         self._shard.attach(subscription)
         if subscription.credit != wish.credit:  # nothing is granted inside these calls
             self._shard.credit(subscription, wish.credit)
@@ -251,6 +252,9 @@ class ShardRunner:
         found = self._subscriptions.get(wish.prefix)
         if found is None or (found.token is not None and found.session != wish.session):
             return None
+        if wish.term < found.term:
+            raise Conflict("the session goes on at another server")
+        found.term = wish.term
         found.explicit, found.shared, found.client = wish.explicit, wish.shared, wish.client
         if wish.lease_ms is not None:
             found.lease_ms = wish.lease_ms
@@ -440,7 +444,7 @@ class ShardRunner:
         self._allow("purged")
         ticket = SettleTicket(answer)
         self._shard.cancel(lane, seq, not_before, ticket, now)
-        self._engine.tickets.add(ticket)
+        self._engine.tickets[ticket] = None
         self._engine.wake()
 
     def configure(self, config: QueueConfig, dead_letter: str | None) -> None:
@@ -535,7 +539,7 @@ class ShardRunner:
     def _ticket(self, answer: SettleAnswer | None) -> SettleTicket:
         ticket = SettleTicket(answer, silent=answer is None)
         if answer is not None:
-            self._engine.tickets.add(ticket)
+            self._engine.tickets[ticket] = None
         self._engine.wake()
         return ticket
 

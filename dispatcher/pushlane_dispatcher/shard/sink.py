@@ -36,6 +36,9 @@ class Attach(msgspec.Struct, frozen=True):
     """Of the receipts that it had of the shard's last owner, which the lease cache may know."""
     held: list[ReceiptRun] = []
     """What it has of them."""
+    term: int = 1
+    """Of its session: one more with every gateway that takes it over. A gateway that had it before
+    gets nothing of it any more: `Conflict`."""
 
 
 class Attached(msgspec.Struct, frozen=True):

@@ -186,7 +186,7 @@ class Slots:
         """Who else has slots of these shards, alive or not."""
         if not self._ownership.shared:
             return set()
-        numbers = [slot.number for slot in set(map(self.of, keys)) if not slot.is_ours]
+        numbers = [slot.number for slot in dict.fromkeys(map(self.of, keys)) if not slot.is_ours]
         found = await read_all(self._ownership.owner_of, numbers, at_once)
         mine = self._ownership.process
         return {owner for owner in found.values() if owner is not None and owner.process != mine}

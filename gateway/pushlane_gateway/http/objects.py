@@ -27,6 +27,7 @@ from pushlane.wire.limits import MAX_INT
 from pushlane_dispatcher.port import (
     MOST_BUCKETS,
     BucketName,
+    ClusterStatus,
     ConsumerInfo,
     Explanation,
     Message,
@@ -39,7 +40,7 @@ from pushlane_dispatcher.port import (
 from pushlane_dispatcher.port import Dropped as RetentionAnswer
 from pushlane_gateway.session.delivery import message_object
 
-__all__ = ["ConsumerInfo", "Explanation", "RetentionAnswer", "Stats"]
+__all__ = ["ClusterStatus", "ConsumerInfo", "Explanation", "RetentionAnswer", "Stats"]
 
 BILLS = 1_000
 """Of one request."""
@@ -118,6 +119,17 @@ class BillsBody(Asked):
 
     tenant: str
     bills: Annotated[list[Bill], Meta(max_length=BILLS)]
+
+
+# The cluster
+
+
+class DrainBody(Asked):
+    """Which node is to give its slots to the others; with `undo` it takes some again."""
+
+    node: Annotated[str, Meta(min_length=1, max_length=255)]
+    """By its name."""
+    undo: bool = False
 
 
 # Messages in

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pushlane_gateway.auth.rule import Action
 from pushlane_gateway.http import (
+    cluster,
     health,
     messages,
     page,
@@ -17,9 +18,11 @@ from pushlane_gateway.http import (
 from pushlane_gateway.http.objects import (
     AckBody,
     BillsBody,
+    ClusterStatus,
     ConsumersAnswer,
     CreateQuery,
     DeleteQuery,
+    DrainBody,
     Explanation,
     ExtendBody,
     LimitsAnswer,
@@ -136,6 +139,12 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Keep what was charged for usage, so that it is shown with it.", operator=True,
         body=BillsBody, answer=Nothing),
     # The server
+    Operation(name="cluster_status", method="GET", path="/v1/cluster", handler=cluster.status,
+        summary="Show the nodes of the cluster, as this one sees them.", operator=True,
+        answer=ClusterStatus),
+    Operation(name="drain_node", method="POST", path="/v1/cluster/drain", handler=cluster.drain,
+        summary="Have a node give its slots to the others, or take some again.", operator=True,
+        body=DrainBody, answer=Nothing),
     Operation(name="limits", method="GET", path="/v1/limits", handler=health.limits,
         summary="Show what a client may send: what `welcome` tells a session.",
         answer=LimitsAnswer),

@@ -31,6 +31,7 @@ from pushlane.wire.errors import (
 from pushlane.wire.frames import (
     Beat,
     ClientFrame,
+    ErrorFrame,
     Goaway,
     Hello,
     ServerFrame,
@@ -69,8 +70,18 @@ class Connection:
         self._context = context = sessions.context
         self._metrics = context.metrics
         self._requests: Requests | None = None
+        self._greeted = False
+        """Its hello was taken."""
+        self._begun: trio.Event | None = None
+        """Set when it was welcomed, while what comes behind its hello waits for that."""
+        self._early: list[tuple[str, bytes]] | None = None
+        """What the session says before its client was welcomed, while that has to wait …"""
+        self._early_bytes = 0
+        """… and how much it is."""
         self._encode = socket.codec.encode
         self._permit: Permit | None = None
+        self._counted: str | None = None
+        """The tenant of whose connections it is one."""
         self._flowing: trio.Event | None = None
         """Set when the outbox has drained, while it is watched."""
 
@@ -91,8 +102,8 @@ class Connection:
         finally:
             self._end()
             self.leave()
-            if self.session is not None:
-                self._context.dispatcher.disconnected(self.session.identity.tenant)
+            if self._counted is not None:
+                self._context.dispatcher.disconnected(self._counted)
             self._sessions.left(self, clean)
 
     def leave(self) -> None:
@@ -127,7 +138,7 @@ class Connection:
                 if frame is None:
                     continue
                 if self._requests is None:
-                    self._hello(frame)
+                    await self._hello(frame)
                     continue
                 self._requests.take(frame)
                 if self._requests.crowded and not self.over:
@@ -168,7 +179,7 @@ class Connection:
         self.socket.admit(self._context.admission.claims(identity) if known else None)
 
     def _hello_late(self) -> None:
-        if self._requests is None and not self.over:
+        if not self._greeted and not self.over:
             self._metrics.limits.add("hello_ms")
             late = f"no hello within {self._context.limits.hello_ms} ms: connect again"
             self._turn_away(Unavailable(late))
@@ -178,7 +189,9 @@ class Connection:
         self.send_error(error)
         self.close(1008, error.code)
 
-    def _hello(self, frame: ClientFrame) -> None:
+    async def _hello(self, frame: ClientFrame) -> None:
+        """What comes behind it waits until it is answered."""
+        self._greeted = True
         if not isinstance(frame, Hello):
             self._turn_away(BadRequest("the first frame must be hello"))
             return
@@ -194,11 +207,14 @@ class Connection:
             return
         self._admit(identity)
         try:
-            self._welcome(frame, identity, held)
+            await self._welcome(frame, identity, held)
         except Throttled as error:
             self._metrics.refused_limit(error)
             self.goaway("overload")
             self.close(1013, "overload")
+        if self._requests is None and not self.over:
+            self._begun = trio.Event()
+            await self._begun.wait()
 
     def _take_place(self, identity: Identity, session: Session | None) -> None:
         """Among all connections: of who resumes, that of the older one, which is over then.
@@ -216,16 +232,23 @@ class Connection:
             old._permit = admission.admit(session.identity, old.socket.limit)
             raise
 
-    def _welcome(self, hello: Hello, identity: Identity, held: dict[int, list[ReceiptRun]]) -> None:
+    async def _welcome(
+        self, hello: Hello, identity: Identity, held: dict[int, list[ReceiptRun]]
+    ) -> None:
         """Raises Throttled when there is no room for it."""
-        sessions = self._sessions
-        wanted = None if hello.resume is None else hello.resume.session
-        session = None if wanted is None else sessions.find(wanted, identity)
+        sessions, session = self._sessions, None
+        if hello.resume is not None:
+            session = await sessions.find(hello.resume.session, identity)
+            if self.over:
+                return
         self._take_place(identity, session)
+        self._counted = identity.tenant
+        self._context.dispatcher.connected(identity.tenant)
         if session is None:
             self._begin(hello, sessions.begin(self, identity), {}, resumed=False)
         else:
             sessions.take_up(session)
+            self.session, self._early = session, []
             begin = partial(self._begin, hello, session, resumed=True)
             session.resume(self, identity, held, begin)
 
@@ -233,13 +256,15 @@ class Connection:
         self, hello: Hello, session: Session, lost: dict[int, list[ReceiptRun]], *, resumed: bool
     ) -> None:
         """Welcome it; `lost` is what it lists and has no longer."""
+        if self.over:
+            return
         context, identity = self._context, session.identity
         session.client = hello.client or session.client
         if hello.producer:
             session.producer = owned_producer(hello.producer, identity.key)
         self.session = session
-        context.dispatcher.connected(identity.tenant)
         self._requests = Requests(self, session)
+        early, self._early = self._early, None
         self.send(
             Welcome(
                 session.id,
@@ -253,9 +278,23 @@ class Connection:
                 {str(sub): render_all(receipts) for sub, receipts in lost.items()},
             )
         )
+        if early:
+            self._catch_up(session, early)
         if resumed:
             session.resumed()
+            if hello.client or hello.producer:
+                session.changed()
         self._check()
+        if self._begun is not None:
+            self._begun.set()
+
+    def _catch_up(self, session: Session, early: list[tuple[str, bytes]]) -> None:
+        """Say what had to wait for the welcome."""
+        for op, frame in early:
+            self.send_encoded(op, frame)
+        if session.paused and not self.going:
+            session.pause(False)
+        self.watch_outbox()
 
     # Time
 
@@ -291,12 +330,20 @@ class Connection:
     # Writing
 
     def send(self, frame: ServerFrame) -> None:
-        if not self.over:
-            self._metrics.frames_out.counts[str(frame.__struct_config__.tag)] += 1
-            self.socket.send(self._encode(frame))
+        if self.over:
+            return
+        op = str(frame.__struct_config__.tag)
+        if self._early is not None and not isinstance(frame, ErrorFrame | Goaway):
+            self._early.append((op, self._encode(frame)))
+            return
+        self._metrics.frames_out.counts[op] += 1
+        self.socket.send(self._encode(frame))
 
     def send_encoded(self, op: str, frame: bytes) -> None:
-        if not self.over:
+        if self._early is not None:
+            self._early.append((op, frame))
+            self._early_bytes += len(frame)
+        elif not self.over:
             self._metrics.frames_out.counts[op] += 1
             self.socket.send(frame)
 
@@ -337,6 +384,8 @@ class Connection:
         self.over = True
         if self._requests is not None:
             self._requests.close()
+        if self._begun is not None:
+            self._begun.set()
 
     @property
     def quiet(self) -> bool:
@@ -350,6 +399,10 @@ class Connection:
     def watch_outbox(self) -> None:
         """See whether too much waits to be written, and to it that it gets less."""
         if self.over or self._flowing is not None:
+            return
+        if self._early is not None:
+            if self._early_bytes > self._context.settings.outbox_bytes and self._mine is not None:
+                self._mine.pause(True)
             return
         if self.socket.outbox_bytes > self._context.settings.outbox_bytes:
             self._metrics.limits.add("outbox_bytes")

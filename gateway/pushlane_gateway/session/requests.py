@@ -40,7 +40,7 @@ from pushlane.wire.validate import (
     check_receipts,
     check_subscribe,
 )
-from pushlane_dispatcher.port import ACK, START, Act, Caller, Feed, Gather, Publication, Spec
+from pushlane_dispatcher.port import ACK, START, Act, Caller, Feed, Gather, Publication
 from pushlane_gateway.session.publishing import Batch
 from pushlane_gateway.session.session import Session, Sub
 
@@ -197,20 +197,14 @@ class Requests:
         check_subscribe(frame, self._limits)
         name = self._session.allowed("consume", frame.from_)
         self._session.check_room()
-        session, settings = self._session, self._context.settings
-        spec = Spec(
-            session.identity.tenant,
+        spec = self._session.spec(
             name,
-            session.ref,
-            session.client or "",
             frame.credit,
             frame.lease_ms,
             explicit=frame.start == "explicit",
             ack_none=frame.ack == "none",
-            reattach_base_ms=settings.reattach_base_ms,
-            reattach_max_ms=settings.reattach_max_ms,
         )
-        sub = Sub(session, name)
+        sub = Sub(self._session, name)
         self._door.subscribe(spec, sub, partial(self._subscribed, frame, sub))
 
     def _subscribed(
@@ -234,11 +228,13 @@ class Requests:
         sub = self._session.sub(frame.sub)
         if sub is not None:
             sub.feed.set_credit(frame.credit)
+            self._session.changed()
 
     def _unsubscribe(self, frame: Unsubscribe) -> None:
         sub = self._session.sub(frame.sub)
         if sub is not None and not sub.feed.closed:
             sub.feed.unsubscribe()
+            self._session.changed()
         self._answer(frame.id, Done(frame.id))
 
     # Settling

@@ -10,9 +10,9 @@ A sub is one of its subscriptions: it writes what its feed says as frames.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -20,7 +20,7 @@ from pushlane.wire.errors import BadRequest, Forbidden
 from pushlane.wire.frames import Ended, LeaseLostFrame, ServerFrame
 from pushlane.wire.names import parse_target
 from pushlane.wire.receipts import ReceiptRun, render_all
-from pushlane_dispatcher.port import Feed, Run
+from pushlane_dispatcher.port import Feed, Kept, Run, Spec
 from pushlane_gateway.auth.admission import Claims, Permit
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Action
@@ -87,6 +87,13 @@ class Sub:
     def elsewhere(self) -> None:
         self.session.send_away()
 
+    def reattached(self) -> None:
+        self.session.changed()
+
+    def superseded(self) -> None:
+        if self.session.keeper is not None:
+            self.session.keeper.superseded(self.session)
+
 
 def reference(id: str) -> str:
     """The name of a session in consumers, explain, logs and the lease cache.
@@ -96,8 +103,27 @@ def reference(id: str) -> str:
     return "s-" + hashlib.blake2b(id.encode(), digest_size=8).hexdigest()
 
 
+class SessionKeeper(Protocol):
+    """Sees to it that a session can go on at another server."""
+
+    def changed(self, session: Session) -> None:
+        """What another one would have to know of it."""
+        ...
+
+    def superseded(self, session: Session) -> None:
+        """It goes on at another one."""
+        ...
+
+
 class Session:
-    def __init__(self, id: str, identity: Identity, context: SessionContext) -> None:
+    def __init__(
+        self,
+        id: str,
+        identity: Identity,
+        context: SessionContext,
+        term: int = 1,
+        keeper: SessionKeeper | None = None,
+    ) -> None:
         self.id = id
         """A secret between us and the client: with it, a session is resumed."""
         self.ref = reference(id)
@@ -116,8 +142,15 @@ class Session:
         self.paused = False
         """It gets no deliveries: its client reads too slowly, or is to go away."""
         self.subs: dict[int, Sub] = {}
-        self._next_sub = 1
-        self._missed: list[Ended] = []
+        self.next_sub = 1
+        self.term = term
+        """One more with every server that takes it over."""
+        self.keeper = keeper
+        """None: it can't go on elsewhere."""
+        self.over = False
+        """It has ended, or is another server's."""
+        self.missed: list[Ended] = []
+        """What ended while it had no connection."""
         self._known: dict[tuple[Action, str], str] = {}
 
     @property
@@ -168,24 +201,63 @@ class Session:
 
     def subscribed(self, sub: Sub, feed: Feed) -> None:
         """It has one more sub, and deliveries may come."""
-        sub.number, sub.feed = self._next_sub, feed
-        self._next_sub += 1
+        sub.number, sub.feed = self.next_sub, feed
+        self.next_sub += 1
         self.subs[sub.number] = sub
         feed.pause(self.paused)
+        self.changed()
+
+    def take_over(self, subs: Mapping[int, Kept], missed: list[Ended]) -> None:
+        """Have these, which were another server's; a `resume` goes on with them."""
+        self.missed = missed
+        for number, kept in subs.items():
+            sub = Sub(self, kept.queue)
+            sub.number = number
+            spec = self.spec(
+                kept.queue, kept.credit, kept.lease_ms,
+                explicit=kept.explicit, ack_none=kept.ack_none,
+            )  # fmt: skip
+            sub.feed = Feed.of_kept(self.context.dispatcher, kept, spec, sub, self.claims)
+            self.subs[number] = sub
+
+    def spec(
+        self, queue: str, credit: int, lease_ms: int | None, *, explicit: bool, ack_none: bool
+    ) -> Spec:
+        """How it subscribes."""
+        settings = self.context.settings
+        return Spec(
+            self.identity.tenant,
+            queue,
+            self.ref,
+            self.client or "",
+            credit,
+            lease_ms,
+            explicit=explicit,
+            ack_none=ack_none,
+            term=self.term,
+            reattach_base_ms=settings.reattach_base_ms,
+            reattach_max_ms=settings.reattach_max_ms,
+        )
+
+    def changed(self) -> None:
+        """What another server would have to know of it."""
+        if self.keeper is not None and not self.over:
+            self.keeper.changed(self)
 
     def sub(self, number: int) -> Sub | None:
         """None: it is over and forgotten. There never was one: BadRequest."""
-        if number >= self._next_sub:
+        if number >= self.next_sub:
             raise BadRequest(f"there is no sub {number}")
         return self.subs.get(number)
 
     def sub_over(self, sub: Sub, frame: Ended) -> None:
         """A sub ended without the client's asking."""
         del self.subs[sub.number]
+        self.changed()
         if self.connection is not None:
             self.connection.send(frame)
         else:
-            self._missed.append(frame)
+            self.missed.append(frame)
 
     def forget_later(self, sub: Sub) -> None:
         """Once nothing is held by a closed sub; a repeated settle is a duplicate until then."""
@@ -201,6 +273,7 @@ class Session:
         if self.subs.get(sub.number) is sub:
             del self.subs[sub.number]
             sub.feed.end()
+            self.changed()
 
     # Connections
 
@@ -242,22 +315,39 @@ class Session:
                 lost[number] = held.get(number, [])
                 self._withdraw(sub)
         waits_for = set(self.subs)
+        answered = False
 
         def told(number: int, receipts: list[ReceiptRun]) -> None:
+            if self.connection is not connection:  # who resumed since hears of it
+                return
+            if answered:
+                if receipts:
+                    self.send(LeaseLostFrame(number, render_all(receipts)))
+                return
             lost[number] = receipts
             waits_for.discard(number)
             if not waits_for:
+                enough()
+
+        def enough() -> None:
+            """What is not told yet comes later."""
+            nonlocal answered
+            if not answered and self.connection is connection:
+                answered = True
                 answer({number: receipts for number, receipts in lost.items() if receipts})
 
         for number, sub in list(self.subs.items()):
             sub.feed.pause(False)
             sub.feed.resume(held.get(number, []), self.claims, partial(told, number))
         if not self.subs:
-            answer({number: receipts for number, receipts in lost.items() if receipts})
+            enough()
+        elif not answered:
+            patience = self.context.settings.takeover_ms / 1000
+            self.context.timers.at(trio.current_time() + patience, enough)
 
     def resumed(self) -> None:
         """The client was welcomed: what else happened while it was away."""
-        missed, self._missed = self._missed, []
+        missed, self.missed = self.missed, []
         for frame in missed:
             self.send(frame)
 
@@ -266,17 +356,27 @@ class Session:
         del self.subs[sub.number]
         sub.feed.end()
         message = f"{self.identity.name} may no longer consume {sub.queue}"
-        self._missed.append(Ended(sub.number, "forbidden", message))
+        self.missed.append(Ended(sub.number, "forbidden", message))
 
     def abandon(self) -> None:
         """Its client did not come back: what it holds has failed."""
+        self.over = True
         for sub in self.subs.values():
             sub.feed.abandon()
         self.subs.clear()
 
     def end(self) -> None:
         """For good: everything goes back at once."""
+        self.over = True
         self.connection = None
         for sub in self.subs.values():
             sub.feed.end()
+        self.subs.clear()
+
+    def leave(self) -> None:
+        """It goes on elsewhere: what it has waits for that."""
+        self.over = True
+        self.connection = None
+        for sub in self.subs.values():
+            sub.feed.leave(self.context.limits.resume_ms)
         self.subs.clear()

@@ -13,14 +13,20 @@ from functools import partial
 
 import trio
 
+from pushlane.wire.frames import Ended
+from pushlane_dispatcher.port import SharedSessions
+from pushlane_gateway.auth.admission import Permit
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.session.connection import Connection
 from pushlane_gateway.session.context import SessionContext
 from pushlane_gateway.session.link import Link
-from pushlane_gateway.session.session import Session
+from pushlane_gateway.session.record import Keeper, SessionRecord, read_record
+from pushlane_gateway.session.session import Session, reference
 
 LOOK_S = 0.02
 """How often a server that drains looks who is done."""
+TAKES = 5
+"""How often a session is tried to be taken over that others take over at the same time."""
 
 
 class Sessions:
@@ -34,6 +40,11 @@ class Sessions:
         self.draining = False
         self.wire_limits = context.limits.wire()
         self._sessions: dict[str, Session] = {}
+        """By the names that others know, which are no secrets."""
+        self._shared = shared = context.dispatcher.sessions
+        self._keeper = None if shared is None else Keeper(shared, context, self.superseded)
+        if shared is not None:
+            shared.on_yield(self._yield)
         self._detached: dict[str, Session] = {}
         """Those without a connection, the one that waits longest first."""
         self._connections: set[Connection] = set()
@@ -56,19 +67,102 @@ class Sessions:
     def begin(self, connection: Connection, identity: Identity) -> Session:
         """A new session. Raises Throttled."""
         permit = self.context.admission.admit(identity, "sessions")
-        session = Session(secrets.token_urlsafe(16), identity, self.context)
+        keeper = None if self._keeper is None else self
+        session = Session(secrets.token_urlsafe(16), identity, self.context, keeper=keeper)
         session.permit = permit
         session.connection = connection
-        self._sessions[session.id] = session
+        self._sessions[session.ref] = session
         return session
 
-    def find(self, id: str, identity: Identity) -> Session | None:
-        """The session of this id, if it is still there and theirs."""
-        session = self._sessions.get(id)
+    async def find(self, id: str, identity: Identity) -> Session | None:
+        """The session of this id, if it is still there and theirs. Raises Throttled."""
+        session = self._here(id)
+        if self._shared is not None:
+            session = await self._newest(self._shared, id, identity)
         if session is None or not session.identity.is_same(identity):
             self.context.metrics.resumes.add("unknown")
             return None
         return session
+
+    def _here(self, id: str) -> Session | None:
+        session = self._sessions.get(reference(id))
+        return session if session is not None and session.id == id else None
+
+    # Sessions that go on at another server
+
+    async def _newest(self, shared: SharedSessions, id: str, identity: Identity) -> Session | None:
+        """The session as its client had it last: here, or at another server. Raises Throttled."""
+        for _ in range(TAKES):
+            kept = await shared.get(id)
+            here = self._here(id)
+            if kept is None or (here is not None and here.term >= kept.term):
+                return here
+            record = read_record(kept)
+            if record is None or not record.is_of(identity):
+                return None
+            permit: Permit | None = self.context.admission.admit(identity, "sessions")
+            try:
+                taken = await shared.take(id, kept.term)
+                if taken:
+                    term = kept.term + 1
+                    await shared.ask_to_yield(record.process, reference(id), term)
+                    session = self._take_over(id, identity, term, record)
+                    if session is not None:
+                        session.permit, permit = permit, None
+                    return session
+            finally:
+                if permit is not None:
+                    permit.release()
+            if taken is None:
+                return None
+        return None
+
+    def _take_over(
+        self, id: str, identity: Identity, term: int, record: SessionRecord
+    ) -> Session | None:
+        """None: its client came here on another connection, and later."""
+        here = self._here(id)
+        if here is not None and here.term > term:
+            return None
+        if here is not None:
+            self._leave(here)
+        session = Session(id, identity, self.context, term, self)
+        session.client, session.producer = record.client, record.producer
+        session.next_sub = record.next_sub
+        session.take_over(record.subs, [Ended(*one) for one in record.missed])
+        self._sessions[session.ref] = session
+        session.changed()
+        self._wait_for_client(session)
+        return session
+
+    def changed(self, session: Session) -> None:
+        """What another server would have to know of it."""
+        if self._keeper is not None:
+            self._keeper.changed(session)
+
+    def superseded(self, session: Session) -> None:
+        """It goes on at another server."""
+        if self._sessions.get(session.ref) is session:
+            self._leave(session)
+
+    def _yield(self, ref: str, term: int) -> bool:
+        """Another server takes over a session. Whether it was here."""
+        session = self._sessions.get(ref)
+        if session is None or session.term >= term:
+            return False
+        self._leave(session)
+        return True
+
+    def _leave(self, session: Session) -> None:
+        """To another server, which has it or may have it."""
+        self.context.metrics.resumes.add("elsewhere")
+        if self._keeper is not None:
+            self._keeper.forget(session)
+        connection = session.connection
+        self._forget(session)
+        session.leave()
+        if connection is not None:
+            connection.close(4001)
 
     def take_up(self, session: Session) -> None:
         """It goes on with another connection: the old one closes."""
@@ -89,6 +183,9 @@ class Sessions:
             self._forget(session)
             session.end()
             return
+        self._wait_for_client(session)
+
+    def _wait_for_client(self, session: Session) -> None:
         session.detach()
         self._detach(session)
         assert session.away_until is not None
@@ -110,10 +207,10 @@ class Sessions:
                 )
             )
         self._waiting.take(claims)
-        self._detached[session.id] = session
+        self._detached[session.ref] = session
 
     def _no_longer_detached(self, session: Session) -> None:
-        if self._detached.pop(session.id, None) is not None:
+        if self._detached.pop(session.ref, None) is not None:
             self._waiting.give_back(session.waits_for)
 
     def _expire(self, session: Session, away_until: float) -> None:
@@ -127,7 +224,10 @@ class Sessions:
         session.abandon()
 
     def _forget(self, session: Session) -> None:
-        self._sessions.pop(session.id, None)
+        if self._sessions.get(session.ref) is session:
+            del self._sessions[session.ref]
+        if self._keeper is not None:
+            self._keeper.ended(session)
         self._no_longer_detached(session)
         if session.permit is not None:
             session.permit.release()
@@ -163,5 +263,8 @@ class Sessions:
         for connection in self._connections:
             connection.socket.abort()
         for session in list(self._sessions.values()):
-            self._forget(session)
-            session.end()
+            if self._keeper is not None and session in self._keeper:
+                self._leave(session)
+            else:
+                self._forget(session)
+                session.end()

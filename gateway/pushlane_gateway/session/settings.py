@@ -32,6 +32,16 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     known_names: int = 1_024
     """Names that a session is known to have a right to, so that each is checked once."""
 
+    # Going on at another server of a cluster
+    record_ms: int = 120_000
+    """How long the lease cache keeps what another server needs to go on with a session, at least;
+    it is written again after a third to half of that."""
+    record_pause_ms: int = 100
+    """The least time between two writes of one session."""
+    takeover_ms: int = 2_000
+    """How long a client that resumes waits for shards; of those that take longer it hears later
+    what it lost."""
+
     # Several shards
     reattach_base_ms: int = 50
     """The first pause before a shard that stopped is asked for again; it doubles …"""

@@ -7,24 +7,36 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from pushlane.wire.receipts import ReceiptRun
-from pushlane_leases.interface import Forgotten, InstantCache, LeaseRun, StaleEpoch
+from pushlane_leases.interface import (
+    Forgotten,
+    InstantCache,
+    KeptSession,
+    LeaseRun,
+    StaleEpoch,
+)
 from pushlane_leases.redis.calls import Command
 from pushlane_leases.redis.entry import (
     CLAIM,
+    DROP_SESSION,
     GRANT,
     OVERWRITE,
+    PUT_SESSION,
     RELEASE,
     REMEMBER,
+    TAKE_SESSION,
     Script,
     decode_run,
+    decode_session,
     decode_value,
     encode_run,
+    encode_session,
     encode_value,
     epoch_key,
     mark_key,
     number,
     quote,
     runs_key,
+    session_key,
 )
 from pushlane_leases.redis.pipe import Pipe
 from pushlane_leases.redis.url import RedisLimits, open_connection
@@ -119,6 +131,28 @@ class RedisLeases:
         entries = [entry for reply in await self._pipe.ask(commands) for entry in reply]
         found = zip(names, (decode_value(entry, now) for entry in entries), strict=True)
         return {name: lot for name, lot in found if lot is not None}
+
+    # Sessions
+
+    async def put_session(self, id: str, term: int, record: bytes, ttl_ms: int, now: int) -> bool:
+        value = encode_session(KeptSession(term, record), now + ttl_ms)
+        args = (number(term), number(now), value, ttl_ms + self.limits.grace_ms)
+        return await self._change(_script(PUT_SESSION, [session_key(id)], *args))
+
+    async def get_session(self, id: str, now: int) -> KeptSession | None:
+        [entry] = await self._pipe.ask([("GET", session_key(id))])
+        return decode_session(entry, now)
+
+    async def take_session(self, id: str, term: int, now: int) -> bool:
+        args = (number(term), number(now), number(term + 1))
+        return await self._change(_script(TAKE_SESSION, [session_key(id)], *args))
+
+    async def drop_session(self, id: str, term: int) -> None:
+        await self._change(_script(DROP_SESSION, [session_key(id)], number(term)))
+
+    async def _change(self, command: Command) -> bool:
+        [changed] = await self._pipe.ask([command])
+        return bool(changed)
 
     async def close(self) -> None:
         await self._pipe.close()

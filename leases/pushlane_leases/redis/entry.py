@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from pushlane_leases.interface import LeaseRun
+from pushlane_leases.interface import KeptSession, LeaseRun
 from pushlane_leases.runs import last_of
 
 
@@ -41,6 +41,11 @@ def runs_key(shard: str) -> str:
 
 def mark_key(shard: str, name: str) -> str:
     return f"{{pl/{quote(shard)}}}:dedup:{_quote(name)}"
+
+
+def session_key(id: str) -> str:
+    """Who can read Redis can't resume what is in it: the id stays a secret of its client's."""
+    return "{pl-session/" + hashlib.blake2b(id.encode(), digest_size=20).hexdigest() + "}"
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -96,6 +101,16 @@ def decode_value(entry: bytes | None, now: int) -> bytes | None:
     return entry[_NUMBER:]
 
 
+def encode_session(session: KeptSession, until: int) -> bytes:
+    """The scripts look at the time, and at the term behind it."""
+    return encode_value(number(session.term).encode() + session.record, until)
+
+
+def decode_session(entry: bytes | None, now: int) -> KeptSession | None:
+    value = decode_value(entry, now)
+    return None if value is None else KeptSession(int(value[:_NUMBER]), value[_NUMBER:])
+
+
 _COMMON = "common"
 
 
@@ -104,9 +119,9 @@ class Script:
 
     __slots__ = ("sha", "text")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, common: str = _COMMON) -> None:
         folder = files(__package__) / "lua"
-        parts = [(folder / f"{part}.lua").read_text("utf-8") for part in (_COMMON, name)]
+        parts = [(folder / f"{part}.lua").read_text("utf-8") for part in (common, name)]
         self.text = "\n".join(parts)
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
@@ -116,5 +131,13 @@ OVERWRITE = Script("overwrite")
 GRANT = Script("grant")
 RELEASE = Script("release")
 REMEMBER = Script("remember")
+PUT_SESSION = Script("put_session", "session")
+TAKE_SESSION = Script("take_session", "session")
+DROP_SESSION = Script("drop_session", "session")
 
-SCRIPTS = {script.sha: script for script in (CLAIM, OVERWRITE, GRANT, RELEASE, REMEMBER)}
+SCRIPTS = {
+    script.sha: script
+    for script in (
+        CLAIM, OVERWRITE, GRANT, RELEASE, REMEMBER, PUT_SESSION, TAKE_SESSION, DROP_SESSION,
+    )
+}  # fmt: skip

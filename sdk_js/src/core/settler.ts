@@ -36,6 +36,13 @@ export const GIVE_BACK: Kind = { op: "nack", delay_ms: 0 };
 export const summary = (error: unknown, { limits }: Line): string | undefined =>
   error === undefined || error === null ? undefined : cut(String(error), limits.error_bytes);
 
+/**
+ * Why a settle failed whose lease is lost, or its session gone. An earlier try may have counted
+ * without our hearing of it: a server that took over since knows nothing of it.
+ */
+const lostError = ({ isUnknown }: Lease): PushlaneError =>
+  isUnknown ? new ConnectionLost("no answer") : leaseLost();
+
 /** A lease, and who waits for the answer, if anybody does. */
 type Entry = [lease: Lease, ticket: Ticket | undefined];
 
@@ -141,7 +148,7 @@ export function makeSettler(
       if (!isExtend) open -= 1;
       if (lost.has(lease.receipt)) {
         lose(lease);
-        ticket?.reject(leaseLost());
+        ticket?.reject(lostError(lease));
         continue;
       }
       if (!isExtend) finish(lease);
@@ -196,7 +203,7 @@ export function makeSettler(
     for (const { kind, entries } of source.settles.values()) {
       for (const [lease, ticket] of entries) {
         if (kind.op !== "extend") open -= 1;
-        ticket?.reject(error ?? (lease.isUnknown ? new ConnectionLost("no answer") : leaseLost()));
+        ticket?.reject(error ?? lostError(lease));
       }
     }
     source.settles = new Map();

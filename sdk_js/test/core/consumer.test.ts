@@ -79,6 +79,21 @@ test("an ack that is refused for now is repeated, one that is refused for good i
   expect([slip.value, lease.phase]).toEqual(["forbidden", Phase.Started]);
 });
 
+test("an ack that may have counted is not told as a lost lease", () => {
+  const rig = Rig.open();
+  const lease = rig.core.take(subscribed(rig, 1), 0)!;
+  rig.frames();
+  const slip = new Slip();
+  rig.core.consumer.settler.settle(lease, ACK, slip);
+  const [first] = rig.frames();
+  rig.hear({ op: "error", id: first.id, code: "unavailable", message: "m", retry_ms: 50 });
+  rig.pass(50);
+  const [second] = rig.frames();
+  // The owner died before it answered; the next one knows nothing of the ack that was stored.
+  rig.hear({ op: "done", id: second.id, lease_lost: ["P.1"] });
+  expect([slip.value, lease.lost]).toEqual(["connection_lost", true]);
+});
+
 test("with ack none a slow reader drops the newest, counted", () => {
   const rig = Rig.open({ buffered: 2 });
   const subscription = rig.subscribe({ ack: "none" });

@@ -150,9 +150,9 @@ class ShardRows:
         self.bytes += len(packed.marks) + len(packed.payload) + ROW_BYTES
 
     def _schedule_delayed(self, shard: ShardKey, place: Place, segment: Segment) -> None:
-        for seq, message in enumerate(segment.messages, segment.first):
+        for index, message in enumerate(segment.messages):
             if message.not_before:
-                number = self._places.shard(shard)
+                number, seq = self._places.shard(shard), segment.first + index
                 self._schedule.add((number, message.not_before, *segment.bucket, seq, place.id))
                 self.bytes += 2 * ROW_BYTES
 

@@ -13,14 +13,17 @@ from pushlane_dispatcher.callers.feed import Feed, Spec
 from pushlane_dispatcher.callers.gather import Gather
 from pushlane_dispatcher.callers.publication import Publication
 from pushlane_dispatcher.callers.receive import Receive, Received
+from pushlane_dispatcher.cluster.placement import placed
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.act import ACK, Act
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.waiter import Waiter
+from pushlane_storage.bucket import ShardKey
 from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
+from pushlane_storage.slot import slot_of
 from tests.dispatcher.cluster.world import Node, World, cluster, until
-from tests.dispatcher.rig import TENANT, message
+from tests.dispatcher.rig import START, TENANT, message
 from tests.dispatcher.subscriber import Subscriber, unforeseen
 
 SHARDS = 4
@@ -67,8 +70,9 @@ def owners(world: World) -> dict[int, str]:
     """Who has which shard of the queue, by what is open."""
     found: dict[int, str] = {}
     for node in world.nodes:
-        for key in node.dispatcher._shards._held:
-            found[key.shard] = node.name
+        for held in node.dispatcher._shards._held.values():
+            if held.row.name == "q":
+                found[held.number] = node.name
     return found
 
 
@@ -255,6 +259,31 @@ async def test_a_node_that_comes_gets_its_share(autojump_clock: object) -> None:
         assert sorted(map(int, consumer.bodies)) == list(range(128))
         settled = await consumer.ack(*consumer.receipts)
         assert (settled.lost, settled.error) == ([], None)
+
+
+async def test_what_is_due_is_opened_where_it_belongs(autojump_clock: object) -> None:
+    async with cluster(3) as world:
+        await make(world, shards=8)
+        client = Client(world.nodes[0])
+        await client.publish(
+            *(message(b"x", key=f"{n}", expires_at=START + 600_000) for n in range(24))
+        )
+        row = await world.nodes[0].dispatcher.get(TENANT, "q")
+        places = world.nodes[0].cluster.members.places
+        belong = {
+            number: place.name
+            for number in range(8)
+            if (place := placed(slot_of(ShardKey(row.id, number)), places)) is not None
+        }
+        with trio.fail_after(600):
+            while owners(world):  # noqa: ASYNC110
+                await trio.sleep(1)
+        found: dict[int, str] = {}
+        with trio.fail_after(1_200):
+            while len(found) < 8:
+                found |= owners(world)
+                await trio.sleep(1)
+        assert found == belong
 
 
 @pytest.mark.parametrize("by_order", [False, True])

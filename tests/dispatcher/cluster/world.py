@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+import msgspec
 import trio
 
 from pushlane_dispatcher.cluster.cluster import Cluster, Network
@@ -195,18 +196,23 @@ class Node:
         cluster: ClusterSettings | None = None,
         bounds: Bounds | None = None,
         limits: Limits | None = None,
+        about: dict[str, Any] | None = None,
     ) -> None:
+        """`about`: what it says of itself that is not so, or not usual."""
         clock, ring = mock_clock(), ModelRing(self.world.tables)
         ring.wall = clock.system
         async with CassandraStore.over(
             ring, limits or Limits(), randbytes=self.world.rng.randbytes
         ) as self.store:
             self.network.process = lambda: self.process
-            member = Member(
-                process="",
-                name=self.name,
-                address=self.address,
-                roles=("gateway", "dispatcher"),
+            member = msgspec.structs.replace(
+                Member(
+                    process="",
+                    name=self.name,
+                    address=self.address,
+                    roles=("gateway", "dispatcher"),
+                ),
+                **(about or {}),
             )
             async with open_dispatcher(
                 self.store,

@@ -3,8 +3,9 @@
 import pytest
 
 from pushlane.wire.errors import BadRequest, Throttled
+from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.core.bounds import Bounds
-from pushlane_dispatcher.core.effects import Settle
+from pushlane_dispatcher.core.effects import Forget, Settle, SettleTicket
 from pushlane_dispatcher.core.places import Claim, Claims
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.core.consumer import flat
@@ -339,6 +340,19 @@ def test_settled_receipts_are_forgotten_at_the_bound_and_then_lost() -> None:
     consumer.ack(3)
     ticket = consumer.ack(1, 3)
     assert (flat(ticket.lost), flat(ticket.duplicate)) == ([1], [3])
+
+
+def test_what_the_lease_cache_forgets_is_as_few_runs_as_it_makes() -> None:
+    rig = Rig(cached=True)
+    consumer = rig.subscribe()
+    rig.publish(*"abcdefg")
+    sub, ticket = consumer.sub, SettleTicket()
+    prefix = sub.prefix
+    receipts = [(prefix, 1, 1), (prefix, 2, 2), (prefix, 4, 9), (prefix, 2, 3)]
+    rig.shard.settle(sub, sub.generation, ACK, receipts, ticket, rig.now)
+    [forget] = [each for each in rig.shard.effects(rig.now) if isinstance(each, Forget)]
+    assert forget.receipts == [(prefix, 1, 2), (prefix, 4, 7), (prefix, 3, 3)]
+    assert (flat(ticket.lost), flat(ticket.duplicate)) == ([8, 9], [2])
 
 
 @pytest.mark.parametrize("n", [0, 2, 99, 1 << 52])

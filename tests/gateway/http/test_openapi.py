@@ -41,6 +41,8 @@ DESIGNED = {
     "/v1/pipe": {"post"},
     "/v1/tokens": {"post"},
     "/v1/limits": {"get"},
+    "/v1/cluster": {"get"},
+    "/v1/cluster/drain": {"post"},
     "/v1/usage": {"get"},
     "/v1/usage/bills": {"put"},
     **{path: {"get"} for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")},

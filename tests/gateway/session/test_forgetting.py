@@ -35,7 +35,8 @@ async def test_what_is_on_its_way_at_an_unsubscribe_is_held() -> None:
             session.subscribed(sub, feed)
 
         spec = Spec(TENANT, "q", "s", credit=6, lease_ms=600_000)
-        Feed(r.dispatcher, r.queue, spec, sub, ()).attach(subscribed)
+        feed = Feed(r.dispatcher, r.queue.row.id, len(r.queue.shards), spec, sub, ())
+        feed.attach(r.queue.shards, subscribed)
         await trio.sleep(0.01)
         leases.script.add("grant", slow)
         await runners_of(r.queue)[1].publish([message(b"1"), message(b"2")])

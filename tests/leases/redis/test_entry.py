@@ -5,11 +5,14 @@ from hypothesis import strategies as st
 
 from pushlane_leases.redis.entry import (
     CLAIM,
+    DROP_SESSION,
     GRANT,
     OVERWRITE,
+    PUT_SESSION,
     RELEASE,
     REMEMBER,
     SCRIPTS,
+    TAKE_SESSION,
     decode_run,
     decode_value,
     encode_run,
@@ -18,6 +21,7 @@ from pushlane_leases.redis.entry import (
     mark_key,
     number,
     runs_key,
+    session_key,
 )
 from tests.leases.samples import NOW, run
 from tools.services.redis import Redis
@@ -82,6 +86,11 @@ def test_names_that_the_server_makes_are_readable() -> None:
     assert mark_key("0f3a/2", "order 7") == "{pl/0f3a/2}:dedup:order%207"
 
 
+def test_a_session_s_id_is_not_in_its_key() -> None:
+    assert session_key("abc") == session_key("abc") != session_key("abd")
+    assert "abc" not in session_key("abc")
+
+
 def test_redis_knows_them_by_the_same_names(server: Redis) -> None:
     with server.client() as client:
         for sha, script in SCRIPTS.items():
@@ -91,7 +100,8 @@ def test_redis_knows_them_by_the_same_names(server: Redis) -> None:
 
 def test_every_script_compares_the_epoch_first() -> None:
     others = {CLAIM, GRANT, RELEASE, REMEMBER}
-    assert set(SCRIPTS.values()) == {*others, OVERWRITE}
+    sessions = {PUT_SESSION, TAKE_SESSION, DROP_SESSION}  # no shard's owner calls these
+    assert set(SCRIPTS.values()) == {*others, *sessions, OVERWRITE}
     for script in others:
         body = script.text.split("\nlocal owner = newer_owner()\n")
         assert len(body) == 2

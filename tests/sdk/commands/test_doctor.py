@@ -15,7 +15,17 @@ import pytest
 from websockets.sync.server import ServerConnection, serve
 
 from pushlane.commands import doctor
-from pushlane.commands.doctor import Check, check_clock, check_latency, check_version, read_checks
+from pushlane.commands.doctor import (
+    Check,
+    check_clock,
+    check_cluster,
+    check_latency,
+    check_version,
+    judge_cluster,
+    read_checks,
+)
+from pushlane.commands.server import HERE
+from pushlane.wire.errors import ConnectionLost, Forbidden, NotFound
 from pushlane.wire.frames import Welcome
 from tests.sdk.commands.shell import Shell
 
@@ -186,3 +196,48 @@ def test_the_servers_own_checks_are_added(shell: Shell, monkeypatch: pytest.Monk
 def test_a_check_with_a_strange_status_is_our_bug() -> None:
     with pytest.raises(AssertionError):
         list(read_checks([("a", "perhaps", "b")]))
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("unreachable", "failed"),
+        ("not_placed", "failed"),
+        ("same_name", "failed"),
+        ("store", "failed"),
+        ("clock", "warning"),
+        ("version", "warning"),
+        ("refused", "warning"),
+    ],
+)
+def test_what_is_wrong_in_a_cluster(code: str, status: Any) -> None:
+    problem = {"code": code, "nodes": ["b"], "text": "b is wrong"}
+    found = list(judge_cluster({"cluster": "c", "nodes": [{}, {}], "problems": [problem]}))
+    assert found == [Check("cluster", status, "b is wrong")]
+
+
+def test_a_cluster_that_is_well() -> None:
+    [found] = judge_cluster({"cluster": "c", "nodes": [{}, {}, {}], "problems": []})
+    assert found == Check("cluster", "ok", "c: 3 nodes, all of them up")
+
+
+@pytest.mark.parametrize(
+    ("answer", "checks"),
+    [
+        ({"shared": False}, 0),
+        ({"shared": True, "cluster": "c", "nodes": [{}], "problems": []}, 1),
+        (Forbidden("no"), 1),
+        (NotFound("an older server"), 0),
+        (ConnectionLost("gone"), 0),
+    ],
+)
+def test_a_cluster_is_looked_at_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, checks: int
+) -> None:
+    def ask(_: object) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("pushlane.commands.cluster.ask_status", ask)
+    assert len(list(check_cluster(HERE))) == checks

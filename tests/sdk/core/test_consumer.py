@@ -174,6 +174,26 @@ def test_a_throttled_ack_goes_again() -> None:
     assert "ack" in rig.outcomes()
 
 
+def test_an_ack_that_may_have_counted_is_not_told_as_a_lost_lease() -> None:
+    """The owner died before it answered; the next one knows nothing of the ack that was stored."""
+    rig = Rig()
+    rig.open()
+    subscription = rig.subscribe()
+    rig.deliver(1)
+    lease = rig.core.take(subscription, 0)
+    assert lease is not None
+    rig.core.settle(lease, ACK, "ack")
+    rig.flush()
+    rig.receive(frames.ErrorFrame("unavailable", "gone", retry_ms=100, id=2))
+    rig.tick(100)
+    (again,) = rig.flush()
+    assert isinstance(again, frames.Ack)
+    assert again.id is not None
+    rig.receive(frames.Done(again.id, lease_lost=["P.1"]))
+    assert rig.outcomes()["ack"] == "connection_lost"
+    assert lease.lost
+
+
 def test_a_lease_is_extended_for_at_most_its_time() -> None:
     rig = Rig(Settings(extend_for_ms=60_000))
     rig.open()

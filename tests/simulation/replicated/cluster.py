@@ -17,6 +17,7 @@ import trio
 from pushlane_dispatcher.core.effects import Deliver, Effect, Lost
 from pushlane_dispatcher.core.ident import make_id
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.dispatcher import Dispatcher
 from pushlane_history import event as history
 from pushlane_storage.bucket import ShardKey
@@ -78,8 +79,7 @@ class ReplicatedCluster(Population):
         ) as store:
             for name, config in self.configs.items():
                 self.met(await store.catalog.create(TENANT, name, config))
-        for _ in range(PROCESSES):
-            self.begin()
+        self.begin_all()
         for client in self.clients:
             client.connect()
 
@@ -125,6 +125,10 @@ class ReplicatedCluster(Population):
         return [name for name, label in self.labels.items() if label not in self.gone]
 
     # Processes
+
+    def begin_all(self) -> None:
+        for _ in range(PROCESSES):
+            self.begin()
 
     def begin(self) -> None:
         """One more process."""
@@ -360,10 +364,14 @@ class ReplicatedCluster(Population):
                 for n in range(low, high + 1):
                     self.world.record(history.LeaseLost(self.world.now, f"{prefix}.{n}"))
 
+    def label_of(self, sub: Subscription) -> str:
+        """What the history calls a subscription."""
+        return label_of(sub.prefix)
+
     def _record_grants(self, shard: Shard, effect: Deliver) -> None:
         sub, queue = effect.subscription, self.names[shard.key.queue_id]
         # A zombie counts permits of its own: they say nothing of those that count.
-        permits = label_of(sub.prefix) if self.is_newest(shard) else ""
+        permits = self.label_of(sub) if self.is_newest(shard) else ""
         for run in effect.runs:
             for index, message in enumerate(run.messages):
                 self.world.record(

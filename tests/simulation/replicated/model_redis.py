@@ -12,7 +12,16 @@ from random import Random
 from typing import Any
 
 from pushlane_leases.redis.calls import Command
-from pushlane_leases.redis.entry import CLAIM, GRANT, OVERWRITE, RELEASE, REMEMBER
+from pushlane_leases.redis.entry import (
+    CLAIM,
+    DROP_SESSION,
+    GRANT,
+    OVERWRITE,
+    PUT_SESSION,
+    RELEASE,
+    REMEMBER,
+    TAKE_SESSION,
+)
 
 FOREVER = -1
 FEW = 4
@@ -38,6 +47,9 @@ class ModelRedis:
             GRANT.sha: self._grant,
             RELEASE.sha: self._release,
             REMEMBER.sha: self._remember,
+            PUT_SESSION.sha: self._put_session,
+            TAKE_SESSION.sha: self._take_session,
+            DROP_SESSION.sha: self._drop_session,
         }
 
     def execute(self, command: Command) -> Any:
@@ -61,6 +73,29 @@ class ModelRedis:
         found = self._get(raw(args[0])) is not None
         self.drop(raw(args[0]))
         return int(found)
+
+    # Sessions
+
+    def _put_session(self, keys: list[bytes], args: list[bytes]) -> int:
+        found = self._get(keys[0])
+        if found is not None and found[:16] > args[1] and found[16:32] > args[0]:
+            return 0
+        self._set(keys[0], args[2], int(args[3]))
+        return 1
+
+    def _take_session(self, keys: list[bytes], args: list[bytes]) -> int:
+        found = self._get(keys[0])
+        if found is None or found[:16] <= args[1] or found[16:32] != args[0]:
+            return 0
+        self.values[keys[0]] = found[:16] + args[2] + found[32:]
+        return 1
+
+    def _drop_session(self, keys: list[bytes], args: list[bytes]) -> int:
+        found = self._get(keys[0])
+        if found is None or found[16:32] > args[0]:
+            return 0
+        self.drop(keys[0])
+        return 1
 
     # What may befall it
 

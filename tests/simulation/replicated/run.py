@@ -5,7 +5,7 @@ At the end the owner dies, and whoever comes after it must find the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from functools import partial
 from random import Random
@@ -39,13 +39,17 @@ TICK_MS = 10
 
 
 def run(world: TrioWorld, events: int) -> Report:
+    return play(world, lambda: _run(world, events))
+
+
+def play(world: TrioWorld, run: Callable[[], Awaitable[Report]]) -> Report:
     """Play it, in a trio that does the same for the same seed."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(scheduler, "_ALLOW_DETERMINISTIC_SCHEDULING", True))
         stack.enter_context(patch.object(slot, "SLOTS", SLOTS))
         stack.enter_context(patch.object(scheduler, "_r", Random(world.seed)))
         try:
-            return trio.run(_run, world, events, clock=make_clock(world))
+            return trio.run(run, clock=make_clock(world))
         except BaseExceptionGroup as group:
             raise _first(group) from None
 
@@ -61,15 +65,15 @@ async def _run(world: TrioWorld, events: int) -> Report:
     async with trio.open_nursery() as nursery:
         cluster = ReplicatedCluster(world, nursery)
         with (
-            patch.object(Sender, "add", _observed(cluster)),
-            patch.object(Engine, "_transferred", _answered(cluster)),
+            patch.object(Sender, "add", observed(cluster)),
+            patch.object(Engine, "_transferred", answered(cluster)),
         ):
             await _play(world, cluster, events)
             nursery.cancel_scope.cancel()
     return world.checker.finish()
 
 
-def _observed(cluster: ReplicatedCluster) -> Any:
+def observed(cluster: ReplicatedCluster) -> Any:
     """A delivery is written down when it is decided, before the lease cache is told.
 
     A process may be killed by its own request: the rest of that turn runs on, as it does for no
@@ -77,7 +81,7 @@ def _observed(cluster: ReplicatedCluster) -> Any:
     """
     add = Sender.add
 
-    def observed(self: Sender, effect: Deliver | Lost | Remember) -> None:
+    def add_observed(self: Sender, effect: Deliver | Lost | Remember) -> None:
         cache = self._guard._cache
         assert isinstance(cache, SimulatedLeases)
         if cache.process.dead:
@@ -85,27 +89,27 @@ def _observed(cluster: ReplicatedCluster) -> Any:
         cluster.observe(self._shard, effect)
         add(self, effect)
 
-    return observed
+    return add_observed
 
 
-def _answered(cluster: ReplicatedCluster) -> Any:
+def answered(cluster: ReplicatedCluster) -> Any:
     transferred = Engine._transferred
 
-    def answered(self: Engine, transfer: Transfer, errors: Errors) -> None:
+    def note_answers(self: Engine, transfer: Transfer, errors: Errors) -> None:
         cluster.refused(transfer, errors)
         transferred(self, transfer, errors)
 
-    return answered
+    return note_answers
 
 
 async def _play(world: TrioWorld, cluster: ReplicatedCluster, events: int) -> None:
     await cluster.start()
-    _every(world, TICK_MS, lambda: _act(cluster))
+    every(world, TICK_MS, lambda: _act(cluster))
     await world.until(lambda: world.events >= events or world.now >= CHAOS_MS)
     _calm(cluster)
-    await _for(world, RECOVERY_MS)
+    await wait_for(world, RECOVERY_MS)
     world.traffic = True
-    await _for(world, TRAFFIC_MS)
+    await wait_for(world, TRAFFIC_MS)
     world.traffic = False
     deadline = world.now + DRAIN_MS + world.farthest
     there = [cluster.labels[name] for name in cluster.there]
@@ -121,7 +125,7 @@ async def _play(world: TrioWorld, cluster: ReplicatedCluster, events: int) -> No
             world.record(history.Stored(world.now, label, list(left), list(left.values())))
 
 
-async def _for(world: TrioWorld, ms: int) -> None:
+async def wait_for(world: TrioWorld, ms: int) -> None:
     deadline = world.now + ms
     await world.until(lambda: world.now >= deadline)
 
@@ -147,7 +151,7 @@ async def _succeed(world: TrioWorld, cluster: ReplicatedCluster) -> None:
     assert cluster.complete, "nobody can take over"
 
 
-def _every(world: TrioWorld, interval: int, action: Callable[[], None]) -> None:
+def every(world: TrioWorld, interval: int, action: Callable[[], None]) -> None:
     def again() -> None:
         action()
         world.after(10 * interval if world.calm else interval, again)
@@ -172,10 +176,10 @@ def _act(cluster: ReplicatedCluster) -> None:
             assert cluster.complete, f"only {cluster.serving} of {cluster.there} are served"
     else:
         cluster.strike()
-        _manage(cluster)
+        manage(cluster)
 
 
-def _manage(cluster: ReplicatedCluster) -> None:
+def manage(cluster: ReplicatedCluster) -> None:
     """What operators do."""
     world, rng = cluster.world, cluster.world.rng
     draw = rng.random()

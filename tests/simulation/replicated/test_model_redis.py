@@ -79,8 +79,23 @@ async def step(leases: ComparedLeases, rng: Random, shard: str, epoch: int) -> N
     elif draw < 0.85:
         marks = [(f"d{rng.randrange(5)}", rng.randbytes(9)) for _ in range(rng.randrange(6))]
         await leases.remember(shard, epoch, marks, 60_000, now)
-    else:
+    elif draw < 0.9:
         await leases.recall(shard, [f"d{n}" for n in range(5)], now)
+    else:
+        await step_session(leases, rng, shard, now)
+
+
+async def step_session(leases: ComparedLeases, rng: Random, id: str, now: int) -> None:
+    term, now = rng.randrange(1, 5), now + rng.choice((0, 0, 0, 70_000))
+    match rng.randrange(5):
+        case 0 | 1:
+            await leases.put_session(id, term, rng.randbytes(9), 60_000, now)
+        case 2:
+            await leases.get_session(id, now)
+        case 3:
+            await leases.take_session(id, term, now)
+        case _:
+            await leases.drop_session(id, term)
 
 
 @pytest.mark.parametrize("seed", range(6))

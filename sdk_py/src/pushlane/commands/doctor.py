@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -30,6 +30,9 @@ CLOCK_WARN_MS = 2_000
 """Clocks further apart than this make tokens and delays come out wrong."""
 LATENCY_WARN_MS = 250
 """A round trip that makes every publish and ack slow."""
+
+GRAVE = ("unreachable", "not_placed", "same_name", "store")
+"""Problems of a cluster that leave a node without work, or soon will."""
 
 Status = Literal["ok", "warning", "failed"]
 _SIGNS = {"ok": "ok     ", "warning": "warning", "failed": "FAILED "}
@@ -105,6 +108,34 @@ def check_client(server: Server) -> Iterator[Check]:
         yield Check("address", "failed", str(error))
         return
     yield from _look(endpoint, token)
+    yield from check_cluster(server)
+
+
+def check_cluster(server: Server) -> Iterator[Check]:
+    """What the server says of the other nodes; nothing where there are none, or it may not say."""
+    from pushlane.commands.cluster import ask_status
+    from pushlane.wire.errors import Forbidden, PushlaneError
+
+    try:
+        status = ask_status(server)
+    except Forbidden:
+        yield Check("cluster", "ok", "not looked at: that takes a key with operate:*")
+        return
+    except PushlaneError:  # what is wrong was said before, or it is an older server
+        return
+    if status.get("shared"):
+        yield from judge_cluster(status)
+
+
+def judge_cluster(status: Mapping[str, Any]) -> Iterator[Check]:
+    problems = status.get("problems", ())
+    for problem in problems:
+        found = "failed" if problem["code"] in GRAVE else "warning"
+        yield Check("cluster", found, problem["text"])  # type: ignore[arg-type]
+    if not problems:
+        count = len(status["nodes"])
+        nodes = "1 node" if count == 1 else f"{count} nodes, all of them up"
+        yield Check("cluster", "ok", f"{status['cluster']}: {nodes}")
 
 
 def _look(endpoint: Endpoint, token: str | None) -> Iterator[Check]:

@@ -25,7 +25,7 @@ from .lease import Lease, Phase
 from .requests import Request, Requests, SettleRequest, SubscribeRequest, UnsubscribeRequest
 from .settings import Settings
 from .settle import GIVE_BACK, Key, runs
-from .settler import Settler, gone
+from .settler import Settler, lost_error
 from .subscriber import Subscriber
 from .subscription import Standing, Subscription
 
@@ -218,7 +218,7 @@ class Consumer:
         self.is_connected = True
         self._by_number.clear()
         for subscription in list(self.subscriptions):
-            self.settler.lose_all(subscription, gone)
+            self.settler.lose_all(subscription, lost_error)
             self.subscriber.restart(subscription)
 
     # Time

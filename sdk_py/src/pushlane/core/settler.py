@@ -102,7 +102,7 @@ class Settler:
             if lost and lease.message.receipt in lost:
                 self.pending -= settle.key.op != "extend"
                 self.lose(lease)
-                self.reject(ticket, LeaseLost(_LOST))
+                self.reject(ticket, lost_error(lease))
                 continue
             finish(lease, request)
             if ticket is not None:
@@ -186,8 +186,12 @@ class Settler:
             self._effects.append(Reject(ticket, error))
 
 
-def gone(lease: Lease) -> PushlaneError:
-    """Why a settle failed whose session is gone."""
+def lost_error(lease: Lease) -> PushlaneError:
+    """Why a settle failed whose lease is lost, or its session gone.
+
+    An earlier try may have counted without our hearing of it: a server that took over since knows
+    nothing of it.
+    """
     if lease.is_unknown:
         return ConnectionLost("the connection was lost before the answer came")
     return LeaseLost(_LOST)

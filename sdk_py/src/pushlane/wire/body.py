@@ -20,6 +20,7 @@ refused as too deep in both cases.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate
 
 import msgspec
@@ -29,6 +30,13 @@ from .errors import BadRequest
 from .limits import DEFAULTS
 
 MAX_DEPTH = DEFAULTS.body_depth
+
+copy_body: Callable[[Raw], bytes] = bytes
+"""A body's own bytes. Whoever keeps a body past its frame must keep this, not the Raw.
+
+A Raw from a decoder is a view: one kept 20-byte body would keep its whole frame of up to 4 MiB in
+memory.
+"""
 
 _RAW = msgspec.json.Decoder(Raw)
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
@@ -64,15 +72,6 @@ def check_depth(raw: bytes | Raw, depth: int = MAX_DEPTH) -> None:
     levels = accumulate(map(_STEP.__getitem__, _brackets(text)))
     if max(levels, default=0) > depth:
         raise too_deep(depth)
-
-
-def copy_body(raw: Raw) -> bytes:
-    """A body's own bytes. Whoever keeps a body past its frame must keep this, not the Raw.
-
-    A Raw from a decoder is a view: one kept 20-byte body would keep its whole frame of up to
-    4 MiB in memory.
-    """
-    return bytes(raw)
 
 
 def too_deep(depth: int) -> BadRequest:

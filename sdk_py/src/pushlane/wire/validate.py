@@ -78,21 +78,23 @@ def check_publish(
     most = limits.message_bytes
     if max_message_bytes is not None:
         most = min(most, max_message_bytes)
-    flat = 2 * limits.body_depth + 1  # so few bytes can't be nested deeper
+    # So few bytes are not too many, and can't be nested too deeply.
+    fine = min(most, 2 * limits.body_depth + 1)
     failed: list[Failed] = []
     try:
         for index, message in enumerate(frame.messages):
             body, data = message.body, message.data
             if body is not UNSET and data is None:
                 size = len(body)
-                if flat < size <= most:
-                    check_depth(body, limits.body_depth)
             elif body is UNSET and data is not None:
                 size = len(data)
             else:
                 raise BadRequest("give exactly one of body and data")
-            if size > most:
-                failed.append(Failed(index, "too_large", f"{size} bytes: at most {most}"))
+            if size > fine:
+                if size > most:
+                    failed.append(Failed(index, "too_large", f"{size} bytes: at most {most}"))
+                elif body is not UNSET:
+                    check_depth(body, limits.body_depth)
             if (
                 message.seq is not None
                 or message.key is not None

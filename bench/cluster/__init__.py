@@ -1,0 +1,1 @@
+"""Benchmarks of three nodes on one Cassandra and one Redis."""

@@ -1,0 +1,210 @@
+"""One run of a world of nodes: chaos until enough has happened, then calm, until all is drained.
+
+Then every queue is asked for through every node, and at the end the owners die once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+import trio
+
+from pushlane.wire.errors import PushlaneError
+from pushlane_dispatcher.cluster.repeats import Repeats
+from pushlane_dispatcher.core.life import State
+from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.queues.open_queue import OpenQueue
+from pushlane_dispatcher.shard.engine import Engine
+from pushlane_dispatcher.shard.sender import Sender
+from pushlane_history import event as history
+from pushlane_history.rule import Report
+from pushlane_storage.message import Message
+from tests.simulation.cluster_world.clients import Batch
+from tests.simulation.cluster_world.cluster import ClusterOfNodes
+from tests.simulation.cluster_world.node import ClusterNode
+from tests.simulation.cluster_world.world import ClusterWorld
+from tests.simulation.population import TENANT
+from tests.simulation.replicated.run import answered, every, manage, observed, play, wait_for
+
+CHAOS_MS = 120_000
+RECOVERY_MS = 15_000
+"""How long after the last fault everything must be well, and every slot is where it belongs."""
+TRAFFIC_MS = 4_000
+DRAIN_MS = 120_000
+SUCCESSION_MS = 15_000
+THROUGH_MS = 5_000
+"""How long it may take to open a queue through any node."""
+TICK_MS = 10
+
+
+def run(world: ClusterWorld, events: int) -> Report:
+    return play(world, lambda: _run(world, events))
+
+
+async def _run(world: ClusterWorld, events: int) -> Report:
+    async with trio.open_nursery() as nursery:
+        cluster = ClusterOfNodes(world, nursery)
+        with (
+            patch.object(Sender, "add", observed(cluster)),
+            patch.object(Engine, "_transferred", answered(cluster)),
+            patch.object(Shard, "settle", _started(cluster)),
+            patch.object(OpenQueue, "publish_soon", _reached(cluster)),
+            patch.object(Repeats, "flush", _repeated(cluster)),
+        ):
+            try:
+                await _play(world, cluster, events)
+            finally:  # whoever closed in good order might wait for answers that nobody plans
+                for node in list(cluster.processes):
+                    node.kill()
+                nursery.cancel_scope.cancel()
+    return world.checker.finish()
+
+
+def _started(cluster: ClusterOfNodes) -> Any:
+    """The start of a reserved message is written down when its shard takes it."""
+    settle = Shard.settle
+
+    def started(
+        self: Shard, sub: Any, generation: int, act: Any, receipts: Any, ticket: Any, now: int
+    ) -> None:
+        receipts = list(receipts)
+        reserved = [
+            n
+            for _, low, high in (receipts if act.verb == "start" else ())
+            for n in range(low, high + 1)
+            if (entry := sub.held.get(n)) is not None and entry.state is State.RESERVED
+        ]
+        settle(self, sub, generation, act, receipts, ticket, now)
+        lost = {n for _, low, high in ticket.lost for n in range(low, high + 1)}
+        for n in reserved:
+            if n not in lost:
+                cluster.started(self, f"{sub.prefix}.{n}")
+
+    return started
+
+
+def _reached(cluster: ClusterOfNodes) -> Any:
+    """A request is written down when it reaches the shards of its queue."""
+    publish_soon = OpenQueue.publish_soon
+
+    def reached(
+        self: OpenQueue, messages: list[Message], answer: Any, lanes: Sequence[int] | None = None
+    ) -> None:
+        error = None
+        if isinstance(messages, Batch):
+            error = messages.reached(cluster.names[self.row.id])
+        if error is None:
+            publish_soon(self, messages, answer, lanes)
+        else:
+            answer(None, error)
+
+    return reached
+
+
+def _repeated(cluster: ClusterOfNodes) -> Any:
+    """What a node publishes again on its own account is another request, of the same message. It
+    may only do that with what can be told from a first one."""
+    flush = Repeats.flush
+
+    def repeated(self: Repeats, queue: OpenQueue) -> None:
+        for line in self._queues.get((queue.row.tenant, queue.row.name), {}).values():
+            for sent in line:
+                if sent.until > trio.current_time() and not sent.unsent:
+                    for message in sent.messages:
+                        cluster.repeated(queue.row, message)
+        flush(self, queue)
+
+    return repeated
+
+
+async def _play(world: ClusterWorld, cluster: ClusterOfNodes, events: int) -> None:
+    await cluster.start()
+    every(world, TICK_MS, lambda: _act(cluster))
+    await world.until(lambda: world.events >= events or world.now >= CHAOS_MS)
+    _calm(cluster)
+    await wait_for(world, RECOVERY_MS)
+    if world.checker.violated:
+        return
+    moves = cluster.moves
+    await _ask_all(cluster)
+    world.traffic = True
+    await wait_for(world, TRAFFIC_MS)
+    world.traffic = False
+    deadline = world.now + DRAIN_MS + world.farthest
+    there = [cluster.labels[name] for name in cluster.there]
+    world.record(history.Quiesce(world.now, there, deadline))
+    await world.until(lambda: world.now >= deadline or cluster.drained())
+    if world.checker.violated:
+        return
+    assert cluster.moves == moves, "slots move though nobody came or went"
+    cluster.sample()
+    left = {queue: cluster.left_in(queue) for queue in cluster.there}
+    world.record(history.Drained(world.now, sum(map(len, left.values()))))
+    if not world.checker.violated:
+        await _succeed(world, cluster)
+        for queue in cluster.there:
+            stored = cluster.left_in(queue)
+            label = cluster.labels[queue]
+            world.record(history.Stored(world.now, label, list(stored), list(stored.values())))
+
+
+async def _ask_all(cluster: ClusterOfNodes) -> None:
+    """Every queue is served through every node."""
+    late: list[str] = []
+
+    async def ask(node: ClusterNode, queue: str) -> None:
+        assert node.dispatcher is not None, f"{node.name} does not serve"
+        try:
+            with trio.fail_after(THROUGH_MS / 1000):
+                await node.dispatcher.open(TENANT, queue)
+        except (trio.TooSlowError, PushlaneError) as error:
+            late.append(f"{queue} through {node.name}: {error!r}")
+
+    async with trio.open_nursery() as nursery:
+        for node in cluster.processes:
+            for queue in cluster.there:
+                nursery.start_soon(ask, node, queue)
+    assert not late, f"not served: {late}"
+
+
+async def _succeed(world: ClusterWorld, cluster: ClusterOfNodes) -> None:
+    """The owners die once more, all at once."""
+    for node in {owned.node: None for owned in cluster.every()}:
+        node.kill()
+    deadline = world.now + SUCCESSION_MS
+    world.serene_since = None
+    await world.until(lambda: world.now >= deadline or cluster.complete)
+    assert cluster.complete, "nobody can take over"
+
+
+def _act(cluster: ClusterOfNodes) -> None:
+    """Everybody does something now and then."""
+    world, rng = cluster.world, cluster.world.rng
+    for consumer in cluster.consumers:
+        if rng.random() < (0.5 if world.calm else 0.1):
+            consumer.act()
+    if rng.random() < 0.05:
+        cluster.sample()
+    for producer in cluster.producers if world.traffic else ():
+        if rng.random() < 0.12:
+            producer.act()
+    if world.calm:
+        cluster.gather()
+        if world.serene_since is not None and world.now >= world.serene_since:
+            assert cluster.complete, "a shard that nobody serves"
+    else:
+        cluster.strike()
+        manage(cluster)
+
+
+def _calm(cluster: ClusterOfNodes) -> None:
+    world = cluster.world
+    world.calm, world.traffic = True, False
+    world.serene_since = world.now + RECOVERY_MS
+    cluster.calm()
+    for client in cluster.clients:
+        client.connect()
+    for consumer in cluster.consumers:
+        consumer.wake()

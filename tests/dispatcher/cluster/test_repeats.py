@@ -47,7 +47,9 @@ class Scene:
         self.hangs = False
         self.opened = 0
         self.answers = Heard()
-        self.repeats = Repeats(ClusterSettings(**settings), self.open, nursery.start_soon)
+        self.repeats = Repeats(
+            ClusterSettings(**settings), self.open, nursery.start_soon, lambda: 0
+        )
 
     async def open(self, tenant: str, name: str) -> object:
         self.opened += 1

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
+import msgspec
 import trio
 
 from pushlane_dispatcher.cluster import frames
@@ -161,11 +162,15 @@ class Peers:
         rest = await self._dial(member, "rest")
         try:
             data = await self._dial(member, "data")
-            try:
-                yield data, rest
-            finally:
-                data.abort()
+        except BaseException:
+            rest.abort()
+            with trio.CancelScope(shield=True):
+                await rest.run(lambda _: None)  # nobody else closes it
+            raise
+        try:
+            yield data, rest
         finally:
+            data.abort()
             rest.abort()
 
     async def _serve(self, peer: Peer, data: LinkLike, rest: LinkLike) -> None:
@@ -175,7 +180,9 @@ class Peers:
         def begin(frame: bytes | memoryview) -> None:
             """The first frame says that both lanes are there."""
             if peer.asker is None:
-                assert isinstance(frames.decode_told(frame), frames.Paired)
+                told = frames.decode_told(frame)
+                if not isinstance(told, frames.Paired):
+                    raise msgspec.ValidationError(f"{type(told).__name__} before Paired")
                 peer.asker, peer.fault = asker, ""
                 log.info("node %s is linked", peer.member.name)
                 peer.tell()
@@ -186,7 +193,10 @@ class Peers:
             async with trio.open_nursery() as nursery:
 
                 async def run(link: LinkLike, take: Callable[[bytes | memoryview], None]) -> None:
-                    await link.run(take)
+                    try:
+                        await link.run(take)
+                    except msgspec.DecodeError as error:
+                        self._failed(peer, f"it says what this node does not understand: {error}")
                     nursery.cancel_scope.cancel()
 
                 async def lose_patience() -> None:

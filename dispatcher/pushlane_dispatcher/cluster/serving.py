@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
+from pushlane.wire.errors import BadRequest, NotFound, PushlaneError, Unavailable
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.browsing.question import AnyQuestion
 from pushlane_dispatcher.cluster import frames
@@ -29,6 +29,7 @@ from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.sink import Attach, Attached
 from pushlane_storage.bucket import ShardKey
+from pushlane_storage.interface import StoreError
 from pushlane_storage.message import Message, size_of
 
 decode_question = msgspec.msgpack.Decoder(AnyQuestion).decode
@@ -416,6 +417,10 @@ class Serving:
             value = await runner.ask(question)
         except PushlaneError as error:
             self._fail(id, error)
+        except StoreError:
+            self._fail(id, Unavailable("the store could not answer", retry_ms=1_000))
+        except msgspec.DecodeError as error:
+            self._fail(id, BadRequest(f"a question that this node does not understand: {error}"))
         else:
             self._answer(frames.Answer(id, msgspec.Raw(encode(value))))
 

@@ -129,7 +129,8 @@ HELD: list[ReceiptRun] = [("p", 1, 3)]
 
 def down(r: Rig) -> tuple[Subscriber, Feed, Part, SlowShard, list[Any]]:
     """A part that is being attached again, and what is answered to that."""
-    it, told = Subscriber(), []
+    it = Subscriber()
+    told: list[Any] = []
     feed = Feed(r.dispatcher, "Q", 1, Spec("default", "q", "s"), it, ())
     (part,) = feed._parts
     part.prefix, part.orphans, shard = "p", HELD, SlowShard()

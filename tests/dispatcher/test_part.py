@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from pushlane.wire.errors import Unavailable
+from pushlane.wire.errors import NotFound, Unavailable
 from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.callers.feed import Feed, Spec
 from pushlane_dispatcher.callers.part import Part
+from pushlane_dispatcher.shard.sink import Attached
 from pushlane_leases.memory import MemoryLeases
 from tests.dispatcher.rig import Rig, blocked, message, rig
 from tests.dispatcher.subscriber import Subscriber, subscribe
@@ -92,3 +94,104 @@ async def test_a_client_that_comes_back_to_a_shard_that_is_down() -> None:
         while not part.up:
             await blocked()
         assert it.gone == it.receipts[:1]
+
+
+class SlowShard:
+    """One whose answers take a while."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.answers: list[Any] = []
+
+    def attach(self, sink: Any, wish: Any, answer: Any) -> None:
+        self.calls.append(("attach", wish.held))
+        self.answers.append(answer)
+
+    def resume(self, prefix: str, held: Any, sink: Any, answer: Any) -> None:
+        self.calls.append(("resume", held))
+        self.answers.append(answer)
+
+    def detach(self, prefix: str, sink: Any, resume_ms: int) -> None:
+        self.calls.append(("detach", resume_ms))
+
+    def end(self, prefix: str, sink: Any) -> None:
+        self.calls.append(("end",))
+
+    def credit(self, prefix: str, sink: Any, credit: int, answer: Any = None) -> None:
+        self.calls.append(("credit", credit))
+
+    def attached(self, lost: list[ReceiptRun]) -> None:
+        self.answers.pop(0)(Attached("p", 1, 1_000, lost), None)
+
+
+HELD: list[ReceiptRun] = [("p", 1, 3)]
+
+
+def down(r: Rig) -> tuple[Subscriber, Feed, Part, SlowShard, list[Any]]:
+    """A part that is being attached again, and what is answered to that."""
+    it = Subscriber()
+    told: list[Any] = []
+    feed = Feed(r.dispatcher, "Q", 1, Spec("default", "q", "s"), it, ())
+    (part,) = feed._parts
+    part.prefix, part.orphans, shard = "p", HELD, SlowShard()
+    far: Any = shard
+    part.attach(far, 1, told.append)
+    return it, feed, part, shard, told
+
+
+async def test_its_client_comes_back_while_it_is_attached_again() -> None:
+    async with rig() as r:
+        it, feed, part, shard, told = down(r)
+        feed.detach(5_000)
+        answers: list[list[ReceiptRun]] = []
+        listed: list[ReceiptRun] = [("p", 2, 2)]
+        feed._reattaching = True
+        feed.resume(listed, (), answers.append)
+        assert answers == [[]]
+        shard.attached([("p", 3, 3)])
+        assert (part.up, told) == (False, [])
+        assert shard.calls == [("attach", HELD), ("resume", listed)]
+        shard.answers.pop()(7, [], None)
+        assert (part.up, part.generation, told, it.gone) == (True, 7, [None], [])
+
+
+async def test_its_client_comes_back_twice_meanwhile() -> None:
+    async with rig() as r:
+        _, feed, part, shard, told = down(r)
+        feed._reattaching = True
+        for n in (1, 2):
+            feed.detach(5_000)
+            feed.resume([("p", n, n)], (), lambda _: None)
+            if n == 1:
+                shard.attached([])
+        shard.answers.pop()(7, [], None)
+        assert (part.up, told) == (False, [])
+        shard.answers.pop()(8, [("p", 2, 2)], None)
+        assert (part.up, part.generation, told) == (True, 8, [None])
+        assert shard.calls[1:] == [("resume", [("p", 1, 1)]), ("resume", [("p", 2, 2)])]
+
+
+async def test_its_client_goes_away_while_it_is_attached_again() -> None:
+    async with rig() as r:
+        _, feed, part, shard, told = down(r)
+        feed.detach(5_000)
+        shard.attached([])
+        assert (part.up, told) == (True, [None])
+        assert shard.calls == [("attach", HELD), ("detach", 5_000)]
+
+
+async def test_it_is_attached_once_more_when_the_shard_stops_again_meanwhile() -> None:
+    async with rig() as r:
+        _, feed, part, shard, told = down(r)
+        feed._reattaching = True
+        feed.detach(5_000)
+        feed.resume([("p", 2, 2)], (), lambda _: None)
+        shard.attached([])
+        shard.answers.pop()(0, [], NotFound("nobody knows it"))
+        assert (part.up, part.orphans) == (False, [("p", 2, 2)])
+        (error,) = told
+        assert isinstance(error, Unavailable), "the queue is still there"
+        again: Any = SlowShard()
+        part.attach(again, 1, told.append)
+        again.attached([])
+        assert (part.up, again.calls) == (True, [("attach", [("p", 2, 2)])])

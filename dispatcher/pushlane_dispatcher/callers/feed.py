@@ -139,8 +139,8 @@ class Feed:
         self._brief = spec.session.startswith(REQUEST)
         """It is a request's: when a shard stops it is not attached again."""
         self._queue_id = queue_id
-        self._away = False
-        """The subscriber's connection is lost."""
+        self.away_ms: int | None = None
+        """The subscriber's connection is lost; what it has waits so long for it."""
         self._credit = 1 if spec.ack_none else spec.credit
         self._paused = False
         self.shared = shards > 1 and not spec.ack_none
@@ -291,7 +291,7 @@ class Feed:
 
     def part_delivered(self, part: Part) -> None:
         """Of a feed whose shards share its credit."""
-        if not self._away:
+        if self.away_ms is None:
             self._shares.delivered(part.number)
             self._rebalance()
 
@@ -343,7 +343,7 @@ class Feed:
 
     def detach(self, resume_ms: int) -> None:
         """Its connection is lost; it may resume for a while."""
-        self._away = True
+        self.away_ms = resume_ms
         self._restored = self._missed = None
         for part in self._parts:
             part.detach(resume_ms)
@@ -360,7 +360,7 @@ class Feed:
     ) -> None:
         """It is back. Answers what it lists but no longer holds; of a shard that is down `lost`
         tells it later."""
-        self._away = False
+        self.away_ms = None
         self.claims = claims
         by_part, lost = self._split(held)
         self._shares.resumed()
@@ -457,7 +457,7 @@ class Feed:
 
     @property
     def _wanted(self) -> bool:
-        return not self.closed and not self._away
+        return not self.closed and self.away_ms is None
 
     async def _reattach(self) -> None:
         pause, chance = self.spec.reattach_base_ms, self._dispatcher.chance

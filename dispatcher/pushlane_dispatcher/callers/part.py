@@ -26,8 +26,8 @@ DOWN = Unavailable("the queue moves: try again", retry_ms=100)
 
 class Part:
     __slots__ = (
-        "_asked", "_feed", "_most", "credit", "generation", "lease_ms", "number", "orphans",
-        "place", "prefix", "resting", "shard", "showing", "up", "waiting",
+        "_asked", "_feed", "_listed", "_most", "credit", "generation", "lease_ms", "number",
+        "orphans", "place", "prefix", "resting", "shard", "showing", "up", "waiting",
     )  # fmt: skip
 
     shard: ShardPort
@@ -58,6 +58,8 @@ class Part:
         """Of a request's: the shard said that nothing is left for it there."""
         self.orphans: list[ReceiptRun] = []
         """What the client has of a shard that stopped."""
+        self._listed: list[ReceiptRun] | None = None
+        """The same, by a client that came back while the shard was being attached."""
 
     def attach(
         self, shard: ShardPort, credit: int, answer: Callable[[PushlaneError | None], None]
@@ -70,6 +72,7 @@ class Part:
             spec.client, feed.claims, self.prefix, self.orphans, spec.term,
         )  # fmt: skip
         self.shard = shard
+        self._listed = None
         self.credit = self._most = credit
         shard.attach(self, wish, partial(self._attached, answer))
 
@@ -79,14 +82,42 @@ class Part:
         attached: Attached | None,
         error: PushlaneError | None,
     ) -> None:
-        if attached is not None:
-            self.orphans = []
-            self.prefix, self.generation = attached.prefix, attached.generation
-            self.lease_ms = attached.lease_ms
-            self.up = True
-            if attached.lost:
-                self._feed.part_missed(attached.lost)
-        answer(error)
+        if attached is None:
+            answer(error)
+            return
+        self.prefix, self.generation = attached.prefix, attached.generation
+        self.lease_ms = attached.lease_ms
+        if self._listed is None:
+            self._come_up(attached.lost, answer)
+        else:
+            self._list(self._listed, answer)
+
+    def _list(self, held: list[ReceiptRun], answer: Callable[[PushlaneError | None], None]) -> None:
+        """Tell the shard what a client has that came back meanwhile."""
+
+        def told(generation: int, lost: list[ReceiptRun], error: PushlaneError | None) -> None:
+            if error is not None:
+                answer(DOWN)
+                return
+            self.generation = generation
+            if self._listed is held:
+                self._come_up(lost, answer)
+            elif self._listed is not None:  # it went away and came back once more
+                self._list(self._listed, answer)
+
+        self.shard.resume(self.prefix, held, self, told)
+
+    def _come_up(
+        self, lost: list[ReceiptRun], answer: Callable[[PushlaneError | None], None]
+    ) -> None:
+        feed = self._feed
+        self.orphans = []
+        self.up = True
+        if feed.away_ms is not None:  # its client has gone meanwhile
+            self.detach(feed.away_ms)
+        if lost:
+            feed.part_missed(lost)
+        answer(None)
 
     # Credit
 
@@ -145,7 +176,7 @@ class Part:
         if self.up:
             self.shard.resume(self.prefix, held, self, partial(self._resumed, held, answer))
         else:
-            self.orphans = held
+            self.orphans = self._listed = held
             answer([])
 
     def _resumed(

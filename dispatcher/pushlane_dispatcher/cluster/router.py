@@ -112,31 +112,34 @@ class Router:
         known = self._remote.get(key)
         if known is not None and known.running:
             return known, hops
-        if self._is_here(key):
-            return await self._open_here(row, number, claims), hops
-        process = await self._locate(slot_of(key))
-        if process == self._ownership.process:
+        slot, own = slot_of(key), self._ownership.process
+        process = own if self._is_here(key) else await self._locate(slot)
+        if process == own:
             try:
                 shard = await self._open_here(row, number, claims)
             except OwnedElsewhere as other:
-                self._learn(slot_of(key), Route(other.owner.process, other.owner.epoch))
+                self._learn(slot, Route(other.owner.process, other.owner.epoch), own)
                 return None, hops + 1
             self.opened(key)
             return shard, hops
         asker = await self._peers.wait(process)
         told = await asker.open(row, number, hops, claims or ())
         if isinstance(told, Moved):
-            self._learn(slot_of(key), Route(told.process, told.epoch))
+            self._learn(slot, Route(told.process, told.epoch), process)
             return None, hops + 1
+        self._orphans.pop(slot, None)
+        known = self._remote.get(key)
+        if known is not None and known.running:  # somebody else was quicker: one keeps the order
+            return known, hops
         self._remote[key] = told
-        self._orphans.pop(slot_of(key), None)
         self.forwarded += 1
         return told, hops
 
-    def _learn(self, slot: int, route: Route) -> None:
-        """From a node that was asked. A lower epoch is old news."""
+    def _learn(self, slot: int, route: Route, told_by: str) -> None:
+        """From a node that was asked. A lower epoch is old news, unless the very node says it that
+        was believed to have the slot."""
         known = self._routes.get(slot)
-        if known is None or not known.epoch or route.epoch >= known.epoch:
+        if known is None or route.epoch >= known.epoch or known.process == told_by:
             self._routes[slot] = route
 
     async def _locate(self, slot: int) -> str:

@@ -163,11 +163,15 @@ class Peers:
         rest = await self._dial(member, "rest")
         try:
             data = await self._dial(member, "data")
-            try:
-                yield data, rest
-            finally:
-                data.abort()
+        except BaseException:
+            rest.abort()
+            with trio.CancelScope(shield=True):
+                await rest.run(lambda _: None)  # who runs a link closes it
+            raise
+        try:
+            yield data, rest
         finally:
+            data.abort()
             rest.abort()
 
     async def _serve(self, peer: Peer, data: LinkLike, rest: LinkLike) -> None:

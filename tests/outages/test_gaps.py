@@ -61,3 +61,9 @@ def test_a_plan_is_decided_by_its_seed() -> None:
     plan = Plan(1, times=3)
     assert sorted(plan.rounds()) == sorted([*FAULTS] * 3)
     assert plan.rounds() == Plan(1, times=3).rounds() != Plan(2, times=3).rounds()
+
+
+def test_each_turn_of_a_plan_has_another_order() -> None:
+    plan = Plan(1, times=3)
+    assert plan.rounds(0) == plan.rounds() != plan.rounds(1)
+    assert sorted(plan.rounds(1)) == sorted(plan.rounds())

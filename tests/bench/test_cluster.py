@@ -1,0 +1,34 @@
+"""What the cluster's benchmark makes of traces."""
+
+from __future__ import annotations
+
+from bench.cluster.failover import _p99, _turned, _urls
+from bench.cluster.load import Load, Trace
+
+
+def test_a_queue_is_back_with_the_first_message_that_was_sent_since_and_is_done() -> None:
+    traces = [
+        Trace(1.0, 1.1, 1.2),  # before
+        Trace(2.0),  # nobody knows
+        Trace(2.1, 5.0),  # not delivered
+        Trace(2.2, 6.1, 6.0),
+        Trace(2.3, 6.2, 6.3),
+    ]
+    assert Load._first(traces, since=1.5) == 6.1
+    assert Load._first(traces, since=2.4) == 0.0
+
+
+def test_the_slowest_hundredth_is_left_out_and_what_never_came_counts_for_nothing() -> None:
+    traces = [Trace(0.0, 1.0, n / 100) for n in range(1, 101)]
+    assert _p99([*traces, Trace(0.0)]) == 1.0
+    assert _p99([Trace(0.0, 1.0, 0.1)] * 200 + [Trace(0.0, 1.0, 9.0)]) == 0.1
+
+
+def test_each_round_has_another_victim() -> None:
+    nodes: list[object] = ["a", "b", "c"]
+    assert [_turned(nodes, turn)[0] for turn in range(4)] == ["a", "b", "c", "a"]  # type: ignore[arg-type]
+
+
+def test_producers_and_consumers_are_spread_over_nodes() -> None:
+    urls = _urls(["a", "b"], ["b", "a"])
+    assert set(urls.values()) == {("a", "b"), ("b", "a")}

@@ -15,7 +15,6 @@ from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_history import event as history
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.message import Message, is_transfer
-from pushlane_storage.queue import QueueRow
 from tests.simulation.cluster_world.clients import NodeConsumer, NodeProducer
 from tests.simulation.cluster_world.links import Air
 from tests.simulation.cluster_world.node import ClusterNode
@@ -228,17 +227,17 @@ class ClusterOfNodes(ReplicatedCluster):
     def label_of(self, sub: Subscription) -> str:
         return sub.session.removeprefix("s-")
 
-    def repeated(self, row: QueueRow, message: Message) -> None:
+    def repeated(self, key: ShardKey, message: Message) -> None:
         """A node publishes it again."""
         if is_transfer(message):
             return
         self.world.fault("publish.repeated")
         by_number = message.producer is not None
         age = self.world.time - message.published_at
-        if by_number or (message.dedup and age <= row.config.dedup_window_ms):
+        if by_number or (message.dedup and age <= self.configs["q"].dedup_window_ms):
             self.world.record(
                 history.Publish(
-                    self.world.now, self.world.op(), self.names[row.id], message.body.decode(),
+                    self.world.now, self.world.op(), self.names[key.queue_id], message.body.decode(),
                     message.key, message.dedup, message.producer, message.producer_seq or None,
                     0, bool(message.expires_at),
                     max(0, message.expires_at - message.published_at),

@@ -12,11 +12,13 @@ from unittest.mock import patch
 import trio
 
 from pushlane.wire.errors import PushlaneError
+from pushlane_dispatcher.cluster.remote import Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.shard.engine import Engine
+from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_dispatcher.shard.sender import Sender
 from pushlane_history import event as history
 from pushlane_history.rule import Report
@@ -51,7 +53,7 @@ async def _run(world: ClusterWorld, events: int) -> Report:
             patch.object(Engine, "_transferred", answered(cluster)),
             patch.object(Shard, "settle", _started(cluster)),
             patch.object(OpenQueue, "publish_soon", _reached(cluster)),
-            patch.object(Repeats, "flush", _repeated(cluster)),
+            patch.object(Repeats, "_publish", _repeated(cluster)),
         ):
             try:
                 await _play(world, cluster, events)
@@ -106,15 +108,13 @@ def _reached(cluster: ClusterOfNodes) -> Any:
 def _repeated(cluster: ClusterOfNodes) -> Any:
     """What a node publishes again on its own account is another request, of the same message. It
     may only do that with what can be told from a first one."""
-    flush = Repeats.flush
+    publish = Repeats._publish
 
-    def repeated(self: Repeats, queue: OpenQueue) -> None:
-        for line in self._queues.get((queue.row.tenant, queue.row.name), {}).values():
-            for sent in line:
-                if sent.until > trio.current_time() and not sent.unsent:
-                    for message in sent.messages:
-                        cluster.repeated(queue.row, message)
-        flush(self, queue)
+    def repeated(self: Repeats, shard: ShardPort, sent: Sent) -> None:
+        if not sent.unsent:
+            for message in sent.messages:
+                cluster.repeated(shard.key, message)
+        publish(self, shard, sent)
 
     return repeated
 

@@ -1,4 +1,4 @@
-"""Several nodes on one Cassandra and one Redis, with links between them, and clients of them all."""
+"""Several nodes on one Cassandra and one Redis, links between them, and clients of them all."""
 
 from __future__ import annotations
 
@@ -153,8 +153,7 @@ class ClusterOfNodes(ReplicatedCluster):
 
     def strike(self) -> None:
         super().strike()
-        world, rng = self.world, self.world.rng
-        chances = world.link_chances
+        world, chances = self.world, self.world.link_chances
         if world.happens(chances.cut):
             self._cut()
         if world.happens(chances.break_link):

@@ -85,7 +85,8 @@ class ClusterOfNodes(ReplicatedCluster):
     def leave(self, node: ClusterNode) -> None:
         """Its clients are on their own."""
         for client in self.clients:
-            if client.conn is not None and client.conn.node is node:  # type: ignore[comparison-overlap]
+            there: object = None if client.conn is None else client.conn.node
+            if there is node:
                 client.lose_connection(broken=False)
 
     def any_node(self) -> ClusterNode | None:
@@ -189,8 +190,8 @@ class ClusterOfNodes(ReplicatedCluster):
     def pause(self, process: Process) -> None:
         process.pause(self.world.rng.choice((100, 700, 1_500, 2_500, 5_000)))
         for client in self.clients:
-            there = client.conn is not None and client.conn.node is process  # type: ignore[comparison-overlap]
-            if there and self.world.rng.random() < 0.5:
+            there: object = None if client.conn is None else client.conn.node
+            if there is process and self.world.rng.random() < 0.5:
                 client.lose_connection()
 
     def calm(self) -> None:
@@ -236,8 +237,9 @@ class ClusterOfNodes(ReplicatedCluster):
         if by_number or (message.dedup and age <= self.configs["q"].dedup_window_ms):
             self.world.record(
                 history.Publish(
-                    self.world.now, self.world.op(), self.names[key.queue_id], message.body.decode(),
-                    message.key, message.dedup, message.producer, message.producer_seq or None,
+                    self.world.now, self.world.op(), self.names[key.queue_id],
+                    message.body.decode(), message.key, message.dedup, message.producer,
+                    message.producer_seq or None,
                     0, bool(message.expires_at),
                     max(0, message.expires_at - message.published_at),
                     max(0, message.not_before - message.published_at),

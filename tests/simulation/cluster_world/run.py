@@ -125,9 +125,9 @@ async def _play(world: ClusterWorld, cluster: ClusterOfNodes, events: int) -> No
     await world.until(lambda: world.events >= events or world.now >= CHAOS_MS)
     _calm(cluster)
     await wait_for(world, RECOVERY_MS)
-    if world.checker.violated:
+    if _is_broken(world):
         return
-    moves = cluster.moves
+    moves: int = cluster.moves
     await _ask_all(cluster)
     world.traffic = True
     await wait_for(world, TRAFFIC_MS)
@@ -136,18 +136,22 @@ async def _play(world: ClusterWorld, cluster: ClusterOfNodes, events: int) -> No
     there = [cluster.labels[name] for name in cluster.there]
     world.record(history.Quiesce(world.now, there, deadline))
     await world.until(lambda: world.now >= deadline or cluster.drained())
-    if world.checker.violated:
+    if _is_broken(world):
         return
     assert cluster.moves == moves, "slots move though nobody came or went"
     cluster.sample()
     left = {queue: cluster.left_in(queue) for queue in cluster.there}
     world.record(history.Drained(world.now, sum(map(len, left.values()))))
-    if not world.checker.violated:
+    if not _is_broken(world):
         await _succeed(world, cluster)
         for queue in cluster.there:
             stored = cluster.left_in(queue)
             label = cluster.labels[queue]
             world.record(history.Stored(world.now, label, list(stored), list(stored.values())))
+
+
+def _is_broken(world: ClusterWorld) -> bool:
+    return bool(world.checker.violated)
 
 
 async def _ask_all(cluster: ClusterOfNodes) -> None:

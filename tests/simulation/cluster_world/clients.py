@@ -48,10 +48,10 @@ LOOK_MS = 20
 class NodeConnection(Connection):
     """One to a node, with a door there."""
 
-    node: ClusterNode
+    node: ClusterNode  # type: ignore[assignment]  # less of a node is used here
 
     def __init__(self, cluster: ClusterOfNodes, node: ClusterNode) -> None:
-        super().__init__(cluster, node)  # type: ignore[arg-type]  # less of a node is used here
+        super().__init__(cluster, node)  # type: ignore[arg-type]
         assert node.dispatcher is not None
 
         def failed(error: Exception) -> None:
@@ -99,7 +99,7 @@ class Batch(list[Message]):
 
 
 class NodeProducer(Producer):
-    cluster: ClusterOfNodes  # type: ignore[assignment]
+    cluster: ClusterOfNodes
     _last: ClusterNode | None = None
 
     def connect(self) -> None:
@@ -309,7 +309,7 @@ class Session:
 
 
 class NodeConsumer(Consumer):
-    cluster: ClusterOfNodes  # type: ignore[assignment]
+    cluster: ClusterOfNodes
     fan: Session | None  # type: ignore[assignment]
     _last: ClusterNode | None = None
 
@@ -319,6 +319,7 @@ class NodeConsumer(Consumer):
     def connected(self, conn: Connection) -> None:
         self.ready = False
         fan = self.fan
+        assert isinstance(conn, NodeConnection)
         known = fan is not None and fan.node is conn.node and fan.feed is not None
         if known and fan is not None and not fan.over and not self.ack_none:
             conn.send(self._resume, conn, fan)
@@ -359,7 +360,7 @@ class NodeConsumer(Consumer):
 
     def _resume(self, conn: Connection, fan: Any) -> None:
         assert isinstance(conn, NodeConnection)
-        if fan.over or fan is not self.fan:
+        if fan is None or fan.over or fan is not self.fan:
             self._end_session()
             self._subscribe(conn)
             return

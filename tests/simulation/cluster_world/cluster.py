@@ -1,4 +1,4 @@
-"""Several nodes on one Cassandra and one Redis, with links between them, and clients of them all."""
+"""Several nodes on one Cassandra and one Redis, links between them, and clients of them all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_history import event as history
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.message import Message, is_transfer
-from pushlane_storage.queue import QueueRow
 from tests.simulation.cluster_world.clients import NodeConsumer, NodeProducer
 from tests.simulation.cluster_world.links import Air
 from tests.simulation.cluster_world.node import ClusterNode
@@ -86,7 +85,8 @@ class ClusterOfNodes(ReplicatedCluster):
     def leave(self, node: ClusterNode) -> None:
         """Its clients are on their own."""
         for client in self.clients:
-            if client.conn is not None and client.conn.node is node:  # type: ignore[comparison-overlap]
+            there: object = None if client.conn is None else client.conn.node
+            if there is node:
                 client.lose_connection(broken=False)
 
     def any_node(self) -> ClusterNode | None:
@@ -154,8 +154,7 @@ class ClusterOfNodes(ReplicatedCluster):
 
     def strike(self) -> None:
         super().strike()
-        world, rng = self.world, self.world.rng
-        chances = world.link_chances
+        world, chances = self.world, self.world.link_chances
         if world.happens(chances.cut):
             self._cut()
         if world.happens(chances.break_link):
@@ -191,8 +190,8 @@ class ClusterOfNodes(ReplicatedCluster):
     def pause(self, process: Process) -> None:
         process.pause(self.world.rng.choice((100, 700, 1_500, 2_500, 5_000)))
         for client in self.clients:
-            there = client.conn is not None and client.conn.node is process  # type: ignore[comparison-overlap]
-            if there and self.world.rng.random() < 0.5:
+            there: object = None if client.conn is None else client.conn.node
+            if there is process and self.world.rng.random() < 0.5:
                 client.lose_connection()
 
     def calm(self) -> None:
@@ -228,18 +227,19 @@ class ClusterOfNodes(ReplicatedCluster):
     def label_of(self, sub: Subscription) -> str:
         return sub.session.removeprefix("s-")
 
-    def repeated(self, row: QueueRow, message: Message) -> None:
+    def repeated(self, key: ShardKey, message: Message) -> None:
         """A node publishes it again."""
         if is_transfer(message):
             return
         self.world.fault("publish.repeated")
         by_number = message.producer is not None
         age = self.world.time - message.published_at
-        if by_number or (message.dedup and age <= row.config.dedup_window_ms):
+        if by_number or (message.dedup and age <= self.configs["q"].dedup_window_ms):
             self.world.record(
                 history.Publish(
-                    self.world.now, self.world.op(), self.names[row.id], message.body.decode(),
-                    message.key, message.dedup, message.producer, message.producer_seq or None,
+                    self.world.now, self.world.op(), self.names[key.queue_id],
+                    message.body.decode(), message.key, message.dedup, message.producer,
+                    message.producer_seq or None,
                     0, bool(message.expires_at),
                     max(0, message.expires_at - message.published_at),
                     max(0, message.not_before - message.published_at),

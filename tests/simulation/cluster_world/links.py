@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from pushlane_dispatcher.cluster.cluster import Network
 from pushlane_dispatcher.cluster.peers import CannotReach, LinkLike, Refused, Replaced
 from pushlane_storage.member import Member
 from tests.simulation.replicated.ring import Reply
@@ -117,11 +118,14 @@ class LinkEnd:
     def __init__(self, air: Air, own: ClusterNode) -> None:
         self.own = own
         self.over = False
+        self.waiting = 0
+        """Bytes that are on their way, or held up."""
         self._air = air
         self._world = air.world
         self._take: Take | None = None
         self._inbox: deque[bytes] = deque()
         self._ended = trio.Event()
+        self._room = trio.Event()
         self._at = 0
         self._way: deque[bytes | None] = deque()
         """What waits for a cut to end; None: that this end has closed."""
@@ -132,7 +136,12 @@ class LinkEnd:
 
     def send(self, frame: bytes) -> None:
         if not self.over:
+            self.waiting += len(frame)
             self.own.send_now(self._depart, bytes(frame))
+
+    async def room(self, below: int) -> None:
+        while not self.over and self.waiting >= below:
+            await self._room.wait()
 
     async def run(self, take: Take) -> None:
         self._take = take
@@ -162,7 +171,10 @@ class LinkEnd:
     def go_on(self) -> None:
         """What waits gets through, unless the way is cut."""
         while self._way and not self._air.is_cut(self.own, self.peer.own):
-            self.peer.own.take(self.peer._arrive, self._way.popleft())
+            frame = self._way.popleft()
+            self.waiting -= len(frame or b"")
+            self._make_room()
+            self.peer.own.take(self.peer._arrive, frame)
 
     def _arrive(self, frame: bytes | None) -> None:
         self._heard_at = self._world.now
@@ -182,6 +194,11 @@ class LinkEnd:
         self.over = True
         self._air.leave(self)
         self._ended.set()
+        self._make_room()
+
+    def _make_room(self) -> None:
+        self._room.set()
+        self._room = trio.Event()
 
     def watch(self) -> None:
         """Perhaps nothing comes any more: beats would."""
@@ -197,7 +214,7 @@ class LinkEnd:
             self.watch()
 
 
-class NodeNetwork:
+class NodeNetwork(Network):
     """The network as one node has it (`cluster.Network`)."""
 
     def __init__(self, air: Air, node: ClusterNode) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CLUSTER = ClusterSettings(
     look_ms=100, heart_ms=150, judge_ms=900, haste_ms=300, redial_base_ms=10, redial_max_ms=200,
     shard_bytes=2_000, repeat_bytes=20_000, publish_ms=3_000, reroute_ms=20, tenure_ms=1_500,
-    moves=2, place_ms=300, pair_ms=500,
+    moves=2, place_ms=300, pair_ms=500, hold_bytes=1_000,
 )  # fmt: skip
 """Short times, so that much happens; few bytes, so that publishers wait."""
 

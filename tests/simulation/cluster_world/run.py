@@ -12,11 +12,13 @@ from unittest.mock import patch
 import trio
 
 from pushlane.wire.errors import PushlaneError
+from pushlane_dispatcher.cluster.remote import Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.shard.engine import Engine
+from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_dispatcher.shard.sender import Sender
 from pushlane_history import event as history
 from pushlane_history.rule import Report
@@ -51,7 +53,7 @@ async def _run(world: ClusterWorld, events: int) -> Report:
             patch.object(Engine, "_transferred", answered(cluster)),
             patch.object(Shard, "settle", _started(cluster)),
             patch.object(OpenQueue, "publish_soon", _reached(cluster)),
-            patch.object(Repeats, "flush", _repeated(cluster)),
+            patch.object(Repeats, "_publish", _repeated(cluster)),
         ):
             try:
                 await _play(world, cluster, events)
@@ -106,15 +108,13 @@ def _reached(cluster: ClusterOfNodes) -> Any:
 def _repeated(cluster: ClusterOfNodes) -> Any:
     """What a node publishes again on its own account is another request, of the same message. It
     may only do that with what can be told from a first one."""
-    flush = Repeats.flush
+    publish = Repeats._publish
 
-    def repeated(self: Repeats, queue: OpenQueue) -> None:
-        for line in self._queues.get((queue.row.tenant, queue.row.name), {}).values():
-            for sent in line:
-                if sent.until > trio.current_time() and not sent.unsent:
-                    for message in sent.messages:
-                        cluster.repeated(queue.row, message)
-        flush(self, queue)
+    def repeated(self: Repeats, shard: ShardPort, sent: Sent) -> None:
+        if not sent.unsent:
+            for message in sent.messages:
+                cluster.repeated(shard.key, message)
+        publish(self, shard, sent)
 
     return repeated
 
@@ -125,9 +125,9 @@ async def _play(world: ClusterWorld, cluster: ClusterOfNodes, events: int) -> No
     await world.until(lambda: world.events >= events or world.now >= CHAOS_MS)
     _calm(cluster)
     await wait_for(world, RECOVERY_MS)
-    if world.checker.violated:
+    if _is_broken(world):
         return
-    moves = cluster.moves
+    moves: int = cluster.moves
     await _ask_all(cluster)
     world.traffic = True
     await wait_for(world, TRAFFIC_MS)
@@ -136,18 +136,22 @@ async def _play(world: ClusterWorld, cluster: ClusterOfNodes, events: int) -> No
     there = [cluster.labels[name] for name in cluster.there]
     world.record(history.Quiesce(world.now, there, deadline))
     await world.until(lambda: world.now >= deadline or cluster.drained())
-    if world.checker.violated:
+    if _is_broken(world):
         return
     assert cluster.moves == moves, "slots move though nobody came or went"
     cluster.sample()
     left = {queue: cluster.left_in(queue) for queue in cluster.there}
     world.record(history.Drained(world.now, sum(map(len, left.values()))))
-    if not world.checker.violated:
+    if not _is_broken(world):
         await _succeed(world, cluster)
         for queue in cluster.there:
             stored = cluster.left_in(queue)
             label = cluster.labels[queue]
             world.record(history.Stored(world.now, label, list(stored), list(stored.values())))
+
+
+def _is_broken(world: ClusterWorld) -> bool:
+    return bool(world.checker.violated)
 
 
 async def _ask_all(cluster: ClusterOfNodes) -> None:

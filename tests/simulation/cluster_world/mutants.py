@@ -1,0 +1,121 @@
+"""Bugs planted in what makes nodes a cluster: routes, repeats, credit, holders, fences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pushlane.wire.errors import PushlaneError
+from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.callers.part import Part
+from pushlane_dispatcher.cluster import frames
+from pushlane_dispatcher.cluster.remote import RemoteShard, RemoteSub
+from pushlane_dispatcher.cluster.repeats import Repeats
+from pushlane_dispatcher.core.act import Act
+from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.core.subscription import Subscription
+from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.shards import Shards
+from pushlane_dispatcher.shard.sink import SettleAnswer
+from pushlane_storage.cassandra.membership import Membership
+from pushlane_storage.member import PROCESS_BYTES
+from tests.simulation.mutants import Planter
+from tests.simulation.replicated import mutants as replicated
+from tests.simulation.replicated.mutants import LOST, TWICE, Patches, careless, nothing
+
+plant = Planter("cluster")
+
+
+@plant(*LOST, *TWICE, "audit", "exception", "fence", "transfer")
+def two_nodes_with_one_nonce() -> Patches:
+    make: Any = Membership.__init__
+
+    def same(self: Membership, *args: Any) -> None:
+        *others, randbytes, tasks = args
+
+        def drawn(count: int) -> bytes:
+            found: bytes = randbytes(count)
+            return bytes([found[0] % 2]) * count if count == PROCESS_BYTES else found
+
+        make(self, *others, drawn, tasks)
+
+    return [(Membership, "__init__", same)]
+
+
+@plant(*LOST, *TWICE, "transfer")
+def a_claim_without_a_fence() -> Patches:
+    name = "a_slot_is_claimed_without_a_fence"
+    found = next(each for each in replicated.plant.mutants if each.name == name)
+    return found.patches
+
+
+@plant("phantom", "unacked_unknown")
+def a_forwarded_publish_is_repeated_without_a_number() -> Patches:
+    def bold(self: Repeats, sent: Any, row: Any) -> bool:
+        return True
+
+    return [(Repeats, "_may_repeat", bold)]
+
+
+@plant("grant_after_ack", "confirmed_settle_lost", "stale_settle", "lost")
+def a_settle_over_a_stale_route_counts() -> Patches:
+    """Its shard is gone, and its client hears that all is well."""
+    settled = RemoteShard._settled
+
+    def hopeful(
+        self: RemoteShard, prefix: str, act: Act, receipts: list[ReceiptRun],
+        answer: SettleAnswer, told: frames.Settled | PushlaneError,
+    ) -> None:  # fmt: skip
+        if isinstance(told, PushlaneError):
+            answer(SettleTicket(), None)
+        else:
+            settled(self, prefix, act, receipts, answer, told)
+
+    return [(RemoteShard, "_settled", hopeful)]
+
+
+@plant("bounds")
+def a_credit_counts_twice_when_a_shard_moves() -> Patches:
+    """What its client has of the last owner is forgotten."""
+
+    def forgetful(self: Part) -> int:
+        return self.showing + self.waiting if self.up else 0
+
+    return [(Part, "used", property(forgetful))]
+
+
+@plant("deleted", "phantom", "lost", "audit", "exception", among=lambda world: world.annex)
+def a_delete_misses_a_shard() -> Patches:
+    """The first one is closed everywhere; the others go on."""
+    stop_queue = Shards.stop_queue
+
+    def once(self: Shards, row: Any, reason: Any) -> None:
+        if row.config.shards == 1:
+            stop_queue(self, row, reason)
+
+    return [
+        (Shards, "owning_last", careless),
+        (Shards, "confirm_slots", nothing),
+        (Shards, "close_queue", nothing),
+        (Shards, "stop_queue", once),
+    ]
+
+
+@plant(*LOST, *TWICE, "bounds", "attempts", "dead_cause", "stalled", "drain", "audit", "exception")
+def frames_of_a_superseded_holder_are_accepted() -> Patches:
+    def anybodys(self: ShardRunner, prefix: str, sink: Any) -> Subscription | None:
+        found = self._subscriptions.get(prefix)
+        if found is None or self._engine.stopped_by is not None:
+            return None
+        self.used_at = self._now()
+        self._engine.wake()
+        return found
+
+    hear = RemoteSub.hear
+
+    def credulous(self: RemoteSub, told: Any) -> None:
+        if self.up and isinstance(told, frames.Deliver | frames.Lost):
+            self._tell(told)
+        else:
+            hear(self, told)
+
+    return [(ShardRunner, "_held_by", anybodys), (RemoteSub, "hear", credulous)]

@@ -399,3 +399,32 @@ async def test_two_at_once_and_one_of_them_counts(autojump_clock: object, first:
             answer = await client.socket.hear()
             settled += isinstance(answer, Done) and not answer.lease_lost
         assert settled == 1
+
+
+@pytest.mark.parametrize("names", ["aaaa", "bcbc"])
+async def test_nothing_is_sent_before_the_welcome(autojump_clock: object, names: str) -> None:
+    """Shards far away answer one after the other, and send again what was not listed."""
+    async with gateways() as it:
+        old = await consumer(it, "a", 32)
+        client = old.client
+        it.world.air.most_delay = 0.3
+        for name in names:
+            await client.drop()
+            client = await goes_on(it, name, old, [])
+            found = await client.deliveries(32)
+            assert sorted(one.receipt or "" for one in found) == sorted(old.receipts)
+
+
+async def test_a_shard_that_is_slow_holds_the_welcome_up_for_a_while_only(
+    autojump_clock: object,
+) -> None:
+    """What is not known by then is told later."""
+    async with gateways(takeover_ms=500) as it:
+        old = await consumer(it, "a", 32)
+        await old.client.drop()
+        it.world.air.most_delay = 4.0
+        began = trio.current_time()
+        again = await goes_on(it, "a", old, [*old.receipts, "foreign.1"][:32])
+        assert trio.current_time() - began < 1
+        it.world.air.most_delay = 0.0
+        assert (await acked(again, old.receipts)).lease_lost == []

@@ -26,7 +26,8 @@ DOWN = Unavailable("the queue moves: try again", retry_ms=100)
 
 class Part:
     __slots__ = (
-        "_asked", "_feed", "_listed", "_most", "credit", "generation", "lease_ms", "number",
+        "_asked", "_feed", "_listed", "_most", "_resuming", "credit", "generation", "lease_ms",
+        "number",
         "orphans", "place", "prefix", "resting", "shard", "showing", "up", "waiting",
     )  # fmt: skip
 
@@ -48,6 +49,8 @@ class Part:
         """What the shard was last told …"""
         self._asked = 0
         """… and how often it has not said yet that it goes by it."""
+        self._resuming = 0
+        """Resumes without an answer: until then it is not known what settles carry."""
         self._most = 0
         """Of the credits that it may go by at the moment."""
         self.showing = 0
@@ -158,7 +161,7 @@ class Part:
     def settle(
         self, act: Act, receipts: list[ReceiptRun], answer: SettleAnswer, *, silently: bool
     ) -> None:
-        if self.up:
+        if self.up and not self._resuming:
             self.shard.settle(
                 self.prefix, self.generation, act, receipts, answer, silently=silently
             )
@@ -174,6 +177,7 @@ class Part:
     def resume(self, held: list[ReceiptRun], answer: Callable[[list[ReceiptRun]], None]) -> None:
         """What the client lists but no longer holds here; told later of a part that is down."""
         if self.up:
+            self._resuming += 1
             self.shard.resume(self.prefix, held, self, partial(self._resumed, held, answer))
         else:
             self.orphans = self._listed = held
@@ -187,6 +191,7 @@ class Part:
         lost: list[ReceiptRun],
         error: PushlaneError | None,
     ) -> None:
+        self._resuming -= 1
         if error is None:
             self.generation = generation
         elif isinstance(error, NotFound):

@@ -103,7 +103,7 @@ class Cluster:
         self._pairs: dict[str, _Pair] = {}
         self._servings: dict[Serving, None] = {}
         self._stopping = False
-        self.yield_session: Callable[[str, int], bool] = lambda _session, _term: False
+        self.yield_session: Callable[[str, int], bytes | None] = lambda _session, _term: None
         """What the gateway here does when a client goes on with its session at another node."""
         self.moves = 0
         """Slots that were given up because they belong elsewhere."""

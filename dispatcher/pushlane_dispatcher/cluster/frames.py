@@ -325,8 +325,8 @@ class Ended(Frame, tag=55):
 
 class Yielded(Frame, tag=56):
     id: int
-    had: bool
-    """It knew the session."""
+    record: bytes | None
+    """Of the session, as it was left; None: it was not there."""
 
 
 Asked = (

@@ -226,12 +226,12 @@ class Asker:
         told: frames.Answer = await waiter.wait()
         return told
 
-    async def yield_session(self, session: str, term: int) -> bool:
-        """Have that node's gateway leave a session to us. Whether it knew it."""
-        waiter: Waiter[bool] = Waiter()
+    async def yield_session(self, session: str, term: int) -> bytes | None:
+        """Have that node's gateway leave a session to us. The record of what it had."""
+        waiter: Waiter[bytes | None] = Waiter()
 
         def got(told: frames.Yielded | PushlaneError) -> None:
-            waiter(not isinstance(told, PushlaneError) and told.had)
+            waiter(None if isinstance(told, PushlaneError) else told.record)
 
         self.rest.send(encode(frames.Yield(self.request(got), session, term)))
         return await waiter.wait()

@@ -66,8 +66,8 @@ class Host(Protocol):
         """The shard, opened here; `Elsewhere` when it is not ours to have."""
         ...
 
-    def yield_session(self, session: str, term: int) -> bool:
-        """A client goes on with its session at another node. Whether it was here."""
+    def yield_session(self, session: str, term: int) -> bytes | None:
+        """A client goes on with its session at another node. Its record, if it was here."""
         ...
 
 
@@ -425,8 +425,8 @@ class Serving:
             self._answer(frames.Answer(id, msgspec.Raw(encode(value))))
 
     def _yield(self, asked: frames.Yield) -> None:
-        had = self._host.yield_session(asked.session, asked.term)
-        self._answer(frames.Yielded(asked.id, had))
+        record = self._host.yield_session(asked.session, asked.term)
+        self._answer(frames.Yielded(asked.id, record))
 
     # The end
 

@@ -31,19 +31,20 @@ class SharedSessions:
         self.put, self.get = guard.put_session, guard.get_session
         self.take, self.drop = guard.take_session, guard.drop_session
 
-    async def ask_to_yield(self, process: str, session: str, term: int) -> None:
-        """Have another node leave a session to us, if it can be reached."""
+    async def ask_to_yield(self, process: str, session: str, term: int) -> bytes | None:
+        """Have another node leave a session to us. Its record is newer than the cache's; None: it
+        can't be reached, or didn't have it."""
         asker = self._cluster.peers.asker(process)
         if asker is None:
-            return
-        with trio.move_on_after(self._yield_s) as patience:
-            await asker.yield_session(session, term)
-        if patience.cancelled_caught:
-            log.info("%s is taken over without the word of its node", session)
+            return None
+        with trio.move_on_after(self._yield_s):
+            return await asker.yield_session(session, term)
+        log.info("%s is taken over without the word of its node", session)
+        return None
 
-    def on_yield(self, call: Callable[[str, int], bool]) -> None:
+    def on_yield(self, call: Callable[[str, int], bytes | None]) -> None:
         """What to do when another node takes over a session, of this name and with this term.
-        Answers whether it was here."""
+        Answers its record, if it was here."""
         self._cluster.yield_session = call
 
 

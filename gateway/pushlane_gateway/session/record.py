@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 import trio
 
-from pushlane_dispatcher.port import Kept, KeptSession, SharedSessions
+from pushlane_dispatcher.port import Kept, SharedSessions
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.session.context import SessionContext
 from pushlane_gateway.session.session import Session
@@ -50,10 +50,10 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(SessionRecord).decode
 
 
-def read_record(kept: KeptSession) -> SessionRecord | None:
+def read_record(record: bytes) -> SessionRecord | None:
     """None: another version wrote it, in a way that this one doesn't know."""
     try:
-        return _decode(kept.record)
+        return _decode(record)
     except msgspec.DecodeError:
         return None
 
@@ -101,6 +101,10 @@ class Keeper:
             at = max(trio.current_time(), note.written_at + pause)
             self._context.timers.at(at, partial(self._write_soon, session, note))
 
+    def record(self, session: Session) -> bytes:
+        """As it is now."""
+        return _encode(SessionRecord.of(session, self._shared.process))
+
     def forget(self, session: Session) -> None:
         """Somebody else has it: what stands there is theirs."""
         self._notes.pop(session, None)
@@ -117,8 +121,8 @@ class Keeper:
     async def _write(self, session: Session, note: Note) -> None:
         note.due = False  # what changes from now on is written after this
         note.written_at = trio.current_time()
-        record = _encode(SessionRecord.of(session, self._shared.process))
-        put = await self._shared.put(session.id, session.term, record, int(self._keep_s * 1000))
+        record, keep_ms = self.record(session), int(self._keep_s * 1000)
+        put = await self._shared.put(session.id, session.term, record, keep_ms)
         if self._notes.get(session) is not note:
             if put and session.over:  # it ended meanwhile
                 await self._shared.drop(session.id, session.term)

@@ -10,7 +10,7 @@ A sub is one of its subscriptions: it writes what its feed says as frames.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,6 +30,7 @@ from pushlane_gateway.session.delivery import deliver_frames
 if TYPE_CHECKING:
     from pushlane_gateway.session.connection import Connection
 
+UNWRITTEN = "the server that had it died before others could know of it: subscribe again"
 NO_TOPICS = "topics are not supported yet: use a queue"
 
 
@@ -147,6 +148,8 @@ class Session:
         """One more with every server that takes it over."""
         self.keeper = keeper
         """None: it can't go on elsewhere."""
+        self._taken_over = False
+        """From another server; no client has resumed it here yet."""
         self.over = False
         """It has ended, or is another server's."""
         self.missed: list[Ended] = []
@@ -210,6 +213,7 @@ class Session:
     def take_over(self, subs: Mapping[int, Kept], missed: list[Ended]) -> None:
         """Have these, which were another server's; a `resume` goes on with them."""
         self.missed = missed
+        self._taken_over = True
         for number, kept in subs.items():
             sub = Sub(self, kept.queue)
             sub.number = number
@@ -310,6 +314,9 @@ class Session:
         self.identity = identity
         self.paused = False
         lost = {number: receipts for number, receipts in held.items() if number not in self.subs}
+        if self._taken_over:
+            self._taken_over = False
+            self._miss(lost)
         for number, sub in list(self.subs.items()):
             if not identity.allows("consume", sub.queue):
                 lost[number] = held.get(number, [])
@@ -344,6 +351,14 @@ class Session:
         elif not answered:
             patience = self.context.settings.takeover_ms / 1000
             self.context.timers.at(trio.current_time() + patience, enough)
+
+    def _miss(self, numbers: Iterable[int]) -> None:
+        """Its client has subs that its server did not live to write down."""
+        told = {frame.sub for frame in self.missed}
+        for number in numbers:
+            self.next_sub = max(self.next_sub, number + 1)
+            if number not in told:
+                self.missed.append(Ended(number, "unavailable", UNWRITTEN))
 
     def resumed(self) -> None:
         """The client was welcomed: what else happened while it was away."""

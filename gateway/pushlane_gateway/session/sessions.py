@@ -97,7 +97,7 @@ class Sessions:
             here = self._here(id)
             if kept is None or (here is not None and here.term >= kept.term):
                 return here
-            record = read_record(kept)
+            record = read_record(kept.record)
             if record is None or not record.is_of(identity):
                 return None
             permit: Permit | None = self.context.admission.admit(identity, "sessions")
@@ -105,7 +105,9 @@ class Sessions:
                 taken = await shared.take(id, kept.term)
                 if taken:
                     term = kept.term + 1
-                    await shared.ask_to_yield(record.process, reference(id), term)
+                    newer = await shared.ask_to_yield(record.process, reference(id), term)
+                    if newer is not None:
+                        record = read_record(newer) or record
                     session = self._take_over(id, identity, term, record)
                     if session is not None:
                         session.permit, permit = permit, None
@@ -145,13 +147,14 @@ class Sessions:
         if self._sessions.get(session.ref) is session:
             self._leave(session)
 
-    def _yield(self, ref: str, term: int) -> bool:
-        """Another server takes over a session. Whether it was here."""
+    def _yield(self, ref: str, term: int) -> bytes | None:
+        """Another server takes over a session. Its record, if it was here."""
         session = self._sessions.get(ref)
-        if session is None or session.term >= term:
-            return False
+        if session is None or session.term >= term or self._keeper is None:
+            return None
+        record = self._keeper.record(session)
         self._leave(session)
-        return True
+        return record
 
     def _leave(self, session: Session) -> None:
         """To another server, which has it or may have it."""

@@ -45,7 +45,7 @@ def mark_key(shard: str, name: str) -> str:
 
 def session_key(id: str) -> str:
     """Who can read Redis can't resume what is in it: the id stays a secret of its client's."""
-    return "{pl-session/" + hashlib.blake2b(id.encode(), digest_size=20).hexdigest() + "}"
+    return "{pl/session/" + hashlib.blake2b(id.encode(), digest_size=20).hexdigest() + "}"
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -221,7 +221,7 @@ async def test_frames_of_the_old_gateway_are_refused(autojump_clock: object) -> 
     """It doesn't know yet: nobody could ask it to yield, and it has written nothing since."""
     async with gateways() as it:
         old = await consumer(it, "a")
-        it.node("a").cluster.yield_session = lambda _session, _term: False
+        it.node("a").cluster.yield_session = lambda _session, _term: None
         again = await goes_on(it, "b", old, old.receipts)
         lost = await old.client.ack(1, *old.receipts)
         assert lost.lease_lost
@@ -249,7 +249,7 @@ async def test_who_comes_back_to_a_gateway_that_was_left_out_gets_what_it_had_la
     """The first gateway still has the session: nobody told it."""
     async with gateways() as it:
         old = await consumer(it, "a")
-        it.node("a").cluster.yield_session = lambda _session, _term: False
+        it.node("a").cluster.yield_session = lambda _session, _term: None
         away = await goes_on(it, "b", old, old.receipts)
         assert await away.subscribe("q", credit=1) == 2
         await trio.sleep(1)
@@ -356,3 +356,75 @@ async def test_what_is_written_is_written_again_before_it_runs_out(autojump_cloc
         old = await consumer(it, "a")
         await trio.sleep(1_000)
         await goes_on(it, "b", old, old.receipts)
+
+
+async def test_what_was_not_written_yet_the_old_gateway_says(autojump_clock: object) -> None:
+    async with gateways(record_pause_ms=HOUR) as it:
+        old = await consumer(it, "a")
+        assert await old.client.subscribe("q", credit=1) == 2
+        again = await goes_on(it, "b", old, old.receipts)
+        assert await again.subscribe("q") == 3
+        (session,) = it["b"].sessions._sessions.values()
+        assert set(session.subs) == {1, 2, 3}
+
+
+async def test_a_sub_that_was_never_written_down_is_told(autojump_clock: object) -> None:
+    async with gateways(record_pause_ms=HOUR) as it:
+        old = await consumer(it, "a")
+        assert await old.client.subscribe("q", credit=1) == 2
+        it.kill("a")
+        again = it["b"].connect()
+        held = {"1": old.receipts, "2": []}
+        assert (await again.resume(old.session, held)).resumed
+        ended = await again.socket.hear_a(Ended)
+        assert (ended.sub, ended.code) == (2, "unavailable")
+        assert await again.subscribe("q") == 3
+
+
+@pytest.mark.parametrize("first", ["b", "c"])
+async def test_two_at_once_and_one_of_them_counts(autojump_clock: object, first: str) -> None:
+    async with gateways() as it:
+        old = await consumer(it, "a")
+        names = [first, *{"b", "c"} - {first}]
+        clients = [it[name].connect() for name in names]
+        for client in clients:
+            client.say(Hello(resume=Resume(old.session, {"1": old.receipts})))
+        await trio.sleep(10)
+        assert sum(len(it[name].sessions) for name in "abc") <= 2, "a new one for who lost"
+        open_ones = [client for client in clients if client.socket.closed is None]
+        settled = 0
+        for client in open_ones:
+            client.socket._read = len(client.socket.sent)
+            client.say(Ack(1, old.receipts, 99))
+            answer = await client.socket.hear()
+            settled += isinstance(answer, Done) and not answer.lease_lost
+        assert settled == 1
+
+
+@pytest.mark.parametrize("names", ["aaaa", "bcbc"])
+async def test_nothing_is_sent_before_the_welcome(autojump_clock: object, names: str) -> None:
+    """Shards far away answer one after the other, and send again what was not listed."""
+    async with gateways() as it:
+        old = await consumer(it, "a", 32)
+        client = old.client
+        it.world.air.most_delay = 0.3
+        for name in names:
+            await client.drop()
+            client = await goes_on(it, name, old, [])
+            found = await client.deliveries(32)
+            assert sorted(one.receipt or "" for one in found) == sorted(old.receipts)
+
+
+async def test_a_shard_that_is_slow_holds_the_welcome_up_for_a_while_only(
+    autojump_clock: object,
+) -> None:
+    """What is not known by then is told later."""
+    async with gateways(takeover_ms=500) as it:
+        old = await consumer(it, "a", 32)
+        await old.client.drop()
+        it.world.air.most_delay = 4.0
+        began = trio.current_time()
+        again = await goes_on(it, "a", old, [*old.receipts, "foreign.1"][:32])
+        assert trio.current_time() - began < 1
+        it.world.air.most_delay = 0.0
+        assert (await acked(again, old.receipts)).lease_lost == []

@@ -66,7 +66,7 @@ SAMPLES: list[frames.Frame] = [
     frames.Holds(3, 1, 0),
     frames.Credited(6),
     frames.Ended(3, "not_found", "the queue was deleted", RECEIPTS),
-    frames.Yielded(11, True),
+    frames.Yielded(11, b"record"),
 ]  # fmt: skip
 
 

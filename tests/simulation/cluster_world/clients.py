@@ -307,6 +307,12 @@ class Session:
     def elsewhere(self) -> None:
         raise AssertionError("a node of a cluster sends nobody away")
 
+    def reattached(self) -> None:
+        """What it needs stands with each delivery."""
+
+    def superseded(self) -> None:
+        raise AssertionError("nobody goes on elsewhere here")
+
 
 class NodeConsumer(Consumer):
     cluster: ClusterOfNodes
@@ -368,6 +374,7 @@ class NodeConsumer(Consumer):
         for receipt in [receipt for receipt in self.held if receipt not in listed]:
             del self.held[receipt]
         self.world.fault("session.resumed")
+        assert isinstance(fan, Session)
         fan.resume(conn, [(prefix, n, n) for prefix, n in listed])
 
     def resumed(self, fan: Session, lost: list[ReceiptRun]) -> None:

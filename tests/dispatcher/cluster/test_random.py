@@ -54,6 +54,7 @@ class Consumer(Subscriber):
         self.judge = judge
         self.credit = credit
         self.has: dict[tuple[str, int], tuple[int, int]] = {}
+        self.again: set[tuple[int, int]] = set()
 
     def deliver(
         self, runs: list[Run], place: str, prefix: str | None, lease_ms: int | None, again: bool
@@ -64,8 +65,12 @@ class Consumer(Subscriber):
                 key, number = map(int, one.body.split())
                 self.judge.granted((key, number))
                 self.has[prefix, n] = key, number
-        # An ack that is under way, or has an unknown outcome, may have made room.
-        holds = sum(place not in self.judge.asked for place in self.has.values())
+                if again:
+                    self.again.add((key, number))
+        # An ack that is under way, or has an unknown outcome, may have made room. And what was
+        # on its way when its shard stopped is known to nobody here until it comes again.
+        excused = self.judge.asked | self.again
+        holds = sum(place not in excused for place in self.has.values())
         if holds > self.credit:
             self.judge.faults.append(f"{holds} messages at a credit of {self.credit}: {self.has}")
 

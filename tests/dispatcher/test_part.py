@@ -195,3 +195,14 @@ async def test_it_is_attached_once_more_when_the_shard_stops_again_meanwhile() -
         part.attach(again, 1, told.append)
         again.attached([])
         assert (part.up, again.calls) == (True, [("attach", [("p", 2, 2)])])
+
+
+async def test_what_it_kept_counts_before_the_shard_says_what_is_held() -> None:
+    """Else its credit would be given to other shards."""
+    async with rig() as r:
+        _, _, part, shard, _ = down(r)
+        assert part.used == 3
+        shard.attached([("p", 3, 3)])
+        assert (part.up, part.used) == (True, 2)
+        part.holds(1, 0)
+        assert part.used == 1

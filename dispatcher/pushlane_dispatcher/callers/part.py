@@ -77,10 +77,12 @@ class Part:
         self.shard = shard
         self._listed = None
         self.credit = self._most = credit
-        shard.attach(self, wish, partial(self._attached, answer))
+        self.showing = self.waiting = 0
+        shard.attach(self, wish, partial(self._attached, count(self.orphans), answer))
 
     def _attached(
         self,
+        had: int,
         answer: Callable[[PushlaneError | None], None],
         attached: Attached | None,
         error: PushlaneError | None,
@@ -90,6 +92,8 @@ class Part:
             return
         self.prefix, self.generation = attached.prefix, attached.generation
         self.lease_ms = attached.lease_ms
+        # Until the shard says what is held: others must not get the credit that this takes.
+        self.showing = max(self.showing, had - count(attached.lost))
         if self._listed is None:
             self._come_up(attached.lost, answer)
         else:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from bench.cluster.failover import _p99, _turned, _urls
 from bench.cluster.load import Load, Trace
+from bench.cluster.nodes import Node
 
 
 def test_a_queue_is_back_with_the_first_message_that_was_sent_since_and_is_done() -> None:
@@ -25,8 +28,8 @@ def test_the_slowest_hundredth_is_left_out_and_what_never_came_counts_for_nothin
 
 
 def test_each_round_has_another_victim() -> None:
-    nodes: list[object] = ["a", "b", "c"]
-    assert [_turned(nodes, turn)[0] for turn in range(4)] == ["a", "b", "c", "a"]  # type: ignore[arg-type]
+    nodes = [Node(name, Path(), []) for name in "abc"]
+    assert [_turned(nodes, turn)[0].name for turn in range(4)] == ["a", "b", "c", "a"]
 
 
 def test_producers_and_consumers_are_spread_over_nodes() -> None:

@@ -29,7 +29,14 @@ async function produce(client, queue, key, name) {
   for (let count = 1; !calm; count++) {
     const uid = `${name}.${count}`;
     const op = ++ops;
-    note("publish", { op, queue, uid, ...(key && { key }), producer: name, order: key ? count : 0 });
+    note("publish", {
+      op,
+      queue,
+      uid,
+      ...(key && { key }),
+      producer: name,
+      order: key ? count : 0,
+    });
     try {
       note("published", { op, id: await client.publish(queue, { uid }, key ? { key } : {}) });
     } catch (error) {

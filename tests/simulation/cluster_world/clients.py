@@ -360,7 +360,7 @@ class NodeConsumer(Consumer):
 
     def _resume(self, conn: Connection, fan: Any) -> None:
         assert isinstance(conn, NodeConnection)
-        if fan is None or fan.over or fan is not self.fan:
+        if fan.over or fan is not self.fan:
             self._end_session()
             self._subscribe(conn)
             return
@@ -368,7 +368,8 @@ class NodeConsumer(Consumer):
         for receipt in [receipt for receipt in self.held if receipt not in listed]:
             del self.held[receipt]
         self.world.fault("session.resumed")
-        fan.resume(conn, [(prefix, n, n) for prefix, n in listed])
+        session: Session = fan
+        session.resume(conn, [(prefix, n, n) for prefix, n in listed])
 
     def resumed(self, fan: Session, lost: list[ReceiptRun]) -> None:
         if self.fan is not fan:

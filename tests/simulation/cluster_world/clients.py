@@ -368,8 +368,8 @@ class NodeConsumer(Consumer):
         for receipt in [receipt for receipt in self.held if receipt not in listed]:
             del self.held[receipt]
         self.world.fault("session.resumed")
-        session: Session = fan
-        session.resume(conn, [(prefix, n, n) for prefix, n in listed])
+        assert isinstance(fan, Session)
+        fan.resume(conn, [(prefix, n, n) for prefix, n in listed])
 
     def resumed(self, fan: Session, lost: list[ReceiptRun]) -> None:
         if self.fan is not fan:

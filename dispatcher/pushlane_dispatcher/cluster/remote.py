@@ -407,6 +407,7 @@ class RemoteShard:
                 await self._room.wait()
             else:
                 await self.asker.data.room(self.asker.settings.hold_bytes // 2)
+                await trio.lowlevel.checkpoint()  # a link that closes answers at once
         if not self.running:
             raise Unsent(MOVED, retry_ms=RETRY_MS)
 

@@ -366,7 +366,7 @@ class NodeConsumer(Consumer):
 
     def _resume(self, conn: Connection, fan: Any) -> None:
         assert isinstance(conn, NodeConnection)
-        if fan is None or fan.over or fan is not self.fan:
+        if fan.over or fan is not self.fan:
             self._end_session()
             self._subscribe(conn)
             return

@@ -172,7 +172,7 @@ class LinkEnd:
         """What waits gets through, unless the way is cut."""
         while self._way and not self._air.is_cut(self.own, self.peer.own):
             frame = self._way.popleft()
-            self.waiting -= len(frame or b"")
+            self.waiting = max(0, self.waiting - len(frame or b""))
             self._make_room()
             self.peer.own.take(self.peer._arrive, frame)
 
@@ -192,6 +192,7 @@ class LinkEnd:
     def over_now(self) -> None:
         """This end has given it up."""
         self.over = True
+        self.waiting = 0
         self._air.leave(self)
         self._ended.set()
         self._make_room()

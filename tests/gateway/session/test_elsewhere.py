@@ -12,6 +12,7 @@ from msgspec import structs
 
 from pushlane.wire.frames import (
     Ack,
+    Credit,
     Deliver,
     Done,
     Ended,
@@ -428,3 +429,39 @@ async def test_a_shard_that_is_slow_holds_the_welcome_up_for_a_while_only(
         assert trio.current_time() - began < 1
         it.world.air.most_delay = 0.0
         assert (await acked(again, old.receipts)).lease_lost == []
+
+
+async def test_a_server_that_stops_leaves_its_sessions_to_the_others(
+    autojump_clock: object,
+) -> None:
+    async with gateways(drain_ms=500, close_ms=100) as it:
+        old = await consumer(it, "a")
+        await it["a"].sessions.drain()
+        assert (await old.client.socket.until_closed())[0] == 1001
+        assert len(it["a"].sessions) == 0
+        again = await goes_on(it, "b", old, old.receipts[:4])
+        found = await again.deliveries(4)
+        assert {one.attempt for one in found} == {1}
+        assert (await again.ack(1, *old.receipts)).lease_lost == []
+
+
+async def test_a_paused_gateway_holds_nobody_up(autojump_clock: object) -> None:
+    """It answers nothing, and its links still stand."""
+    async with gateways() as it:
+        old = await consumer(it, "a")
+        a, b = it.node("a"), it.node("b")
+        asker = b.cluster.peers.asker(a.process)
+        assert asker is not None
+
+        async def nothing(session: str, term: int) -> bytes | None:
+            return await trio.sleep_forever()
+
+        asker.yield_session = nothing  # type: ignore[method-assign]
+        began = trio.current_time()
+        again = await goes_on(it, "b", old, old.receipts)
+        assert trio.current_time() - began < 4
+        lost = await old.client.ack(1, *old.receipts)
+        assert lost.lease_lost, "what it still says no longer counts"
+        old.client.say(Credit(1, 50))  # it writes down what changed, and hears that it is over
+        assert await old.client.socket.until_closed() == (4001, "taken_over")
+        assert await again.ack(1, *old.receipts) == Done(1)

@@ -56,7 +56,7 @@ class Consumer(Subscriber):
         self.judge = judge
         self.credit = credit
         self.has: dict[tuple[str, int], tuple[int, int]] = {}
-        self.again: set[tuple[int, int]] = set()
+        self.resent: set[tuple[int, int]] = set()
 
     def deliver(
         self, runs: list[Run], place: str, prefix: str | None, lease_ms: int | None, again: bool
@@ -68,10 +68,10 @@ class Consumer(Subscriber):
                 self.judge.granted((key, number))
                 self.has[prefix, n] = key, number
                 if again:
-                    self.again.add((key, number))
+                    self.resent.add((key, number))
         # An ack that is under way, or has an unknown outcome, may have made room. And what was
         # on its way when its shard stopped is known to nobody here until it comes again.
-        excused = self.judge.asked | self.again
+        excused = self.judge.asked | self.resent
         holds = sum(place not in excused for place in self.has.values())
         if holds > self.credit:
             self.judge.faults.append(f"{holds} messages at a credit of {self.credit}: {self.has}")

@@ -69,6 +69,10 @@ __all__ = [
 ]
 
 
+FRAME_SPARE = 64 * 1024
+"""What nodes add to a client's frame that they pass on."""
+
+
 class CannotOpen(Exception):
     """The node can't be opened as it was asked for; the message says why, in one sentence."""
 
@@ -99,7 +103,7 @@ async def open_node(
     """
     clock = clock or Clock(elapsed=since_boot)
     owner = owner or f"node-{secrets.token_hex(8)}"
-    cluster = _with_heart(cluster or ClusterSettings(), stores)
+    cluster = _fitting(cluster or ClusterSettings(), stores, limits)
     member = about or Member(process="", name="")
     name = cluster.name or member.name or owner
     member = msgspec.structs.replace(member, name=name, weight=cluster.weight)
@@ -137,10 +141,17 @@ async def _store(url: str, limits: StoreLimits) -> AsyncIterator[Backend]:
         yield store
 
 
-def _with_heart(cluster: ClusterSettings, stores: StoreLimits) -> ClusterSettings:
-    """Who is dead is judged by the hearts of the store."""
-    limits = stores.cassandra or CassandraLimits()
-    return msgspec.structs.replace(cluster, heart_ms=limits.beat_ms, judge_ms=limits.judge_ms)
+def _fitting(cluster: ClusterSettings, stores: StoreLimits, limits: Limits) -> ClusterSettings:
+    """Who is dead is judged by the hearts of the store; and a client's frame fits into a link's."""
+    hearts = stores.cassandra or CassandraLimits()
+    frame = max(cluster.frame_bytes, limits.frame_bytes + FRAME_SPARE)
+    return msgspec.structs.replace(
+        cluster,
+        heart_ms=hearts.beat_ms,
+        judge_ms=hearts.judge_ms,
+        frame_bytes=frame,
+        outbox_bytes=max(cluster.outbox_bytes, 2 * frame),
+    )
 
 
 def _reached(

@@ -8,13 +8,13 @@ a shard and no more, and who exceeds that is cut off.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
-from pushlane.wire.errors import BadRequest, NotFound, PushlaneError, Unavailable
+from pushlane.wire.errors import BadRequest, NotFound, PushlaneError, Throttled, Unavailable
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.browsing.question import AnyQuestion
 from pushlane_dispatcher.cluster import frames
@@ -136,6 +136,7 @@ class Serving:
         self._rest = rest
         self._now = now
         self._settings = settings
+        self._asks = 0
         self._held_back: dict[FarSink, None] = {}
         """Those that get nothing until there is room on the way."""
         self._resume_ms = resume_ms
@@ -174,8 +175,26 @@ class Serving:
 
     # Opening
 
+    def _begin(self, task: Callable[..., Awaitable[None]], *args: Any) -> bool:
+        """A task of the other node's, if it may have one more."""
+        if self._asks >= self._settings.asks:
+            return False
+        self._asks += 1
+        self._host.start_soon(self._run, task, *args)
+        return True
+
+    async def _run(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
+        try:
+            await task(*args)
+        finally:
+            self._asks -= 1
+
+    def _too_much(self) -> Throttled:
+        return Throttled("this node asks for too much at once", retry_ms=1_000, limit="asks")
+
     def _open(self, asked: frames.Open) -> None:
-        self._host.start_soon(self._open_later, asked)
+        if not self._begin(self._open_later, asked):
+            self._answer(frames.Refused(asked.ref, Fault.of(self._too_much())))
 
     async def _open_later(self, asked: frames.Open) -> None:
         key = ShardKey(asked.queue_id, asked.shard)
@@ -400,11 +419,13 @@ class Serving:
     # Asking
 
     def _ask(self, asked: frames.Ask) -> None:
-        self._host.start_soon(self._ask_later, asked.id, self._runner(asked.ref), asked.question)
+        if not self._begin(self._ask_later, asked.id, self._runner(asked.ref), asked.question):
+            self._fail(asked.id, self._too_much())
 
     def _look(self, asked: frames.Look) -> None:
         runner = self._host.running(ShardKey(asked.queue_id, asked.shard))
-        self._host.start_soon(self._ask_later, asked.id, runner, asked.question)
+        if not self._begin(self._ask_later, asked.id, runner, asked.question):
+            self._fail(asked.id, self._too_much())
 
     def _tell(self, asked: frames.Tell) -> None:
         self._answer(frames.Answer(asked.id, msgspec.Raw(encode(self._host.report()))))

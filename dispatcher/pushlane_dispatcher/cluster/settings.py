@@ -112,6 +112,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The pause before a request looks again for its node."""
     hops: int = 3
     """How often a request is sent on before it pauses."""
+    asks: int = 10_000
+    """Openings of shards and questions that another node may have under way here; one more is
+    `throttled`."""
     hold_bytes: int = 16 * MIB
     """When more than this waits to be written to a link, its node gets no more deliveries, and
     publishes to it wait, until half of it has left. A frame may come on top."""

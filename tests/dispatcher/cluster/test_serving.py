@@ -286,3 +286,24 @@ async def test_a_ticket_arrives_as_it_was(autojump_clock: Any) -> None:
         (got,) = answers.all
         assert (got.seqs, got.lanes, got.duplicates) == ([3, 9, 4], [4, 5, 4], ticket.duplicates)
         assert (got.failed[1].code, got.failed[1].limit) == ("throttled", "x")
+
+
+async def test_another_node_has_a_bounded_number_of_things_under_way(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        owner = FakeShard()
+        pair = Pair(FakeHost(nursery, owner))
+        shard = await pair.open()
+        pair.serving._settings = ClusterSettings(asks=0)
+        faults: list[PushlaneError] = []
+
+        async def ask() -> None:
+            try:
+                await shard.ask(GetStats())
+            except PushlaneError as error:
+                faults.append(error)
+
+        nursery.start_soon(ask)
+        await pair.settle_down()
+        (error,) = faults
+        assert isinstance(error, Throttled)
+        assert error.limit == "asks"

@@ -69,6 +69,8 @@ __all__ = [
 ]
 
 
+ROLES = ("gateway", "dispatcher")
+"""Of each node, for now."""
 FRAME_SPARE = 64 * 1024
 """What nodes add to a client's frame that they pass on."""
 
@@ -104,7 +106,7 @@ async def open_node(
     clock = clock or Clock(elapsed=since_boot)
     owner = owner or f"node-{secrets.token_hex(8)}"
     cluster = _fitting(cluster or ClusterSettings(), stores, limits)
-    member = about or Member(process="", name="")
+    member = about or Member(process="", name="", roles=ROLES)
     name = cluster.name or member.name or owner
     member = msgspec.structs.replace(member, name=name, weight=cluster.weight)
     async with (

@@ -75,7 +75,8 @@ def until(condition: Callable[[], bool]) -> None:
 def check_page(cluster: Running) -> None:
     """What docs/cluster.md shows of two servers is what was printed, but for the ports."""
     blocks = read_blocks((ROOT / "docs" / "cluster.md").read_text())
-    examples = [one for block in blocks for one in read_examples(block.text, block.line)]
+    shells = [block for block in blocks if block.language == "console"]
+    examples = [one for block in shells for one in read_examples(block.text, block.line)]
     [shown] = [one.shown for one in examples if one.command == "make cluster"]
     lines = [line for line in shown.splitlines() if not line.startswith("node-3")]
     for port, url in enumerate(cluster.urls, PORT):

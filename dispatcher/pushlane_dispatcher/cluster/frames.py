@@ -8,8 +8,8 @@ on the lane "rest", so that settles and answers never wait behind messages.
 A *ref* is the asker's number for a shard, a *sub* for a subscription, an *id* for a request; all of
 them are good for one pair of links. Times travel as durations: nodes have clocks of their own.
 
-This is version 1, kept in tests/vectors/links.json. A later version only adds: fields at the end of
-a frame, frames with new tags that are sent to nodes that know them.
+This is version 1, kept in tests/dispatcher/cluster/frames.json. A later version only adds: fields
+at the end of a frame, frames with new tags that are sent to nodes that know them.
 """
 
 from __future__ import annotations

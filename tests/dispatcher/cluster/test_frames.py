@@ -23,7 +23,7 @@ from pushlane_dispatcher.core.effects import PublishTicket
 from pushlane_dispatcher.core.places import Claim
 from pushlane_storage.message import Message
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "links.json"
+VECTORS = Path(__file__).with_name("frames.json")
 MESSAGE = Message(b'{"a":1}', 1_700_000_000_000, key="k", producer="p", producer_seq=7)
 RECEIPTS = [("p~0", 1, 3)]
 QUESTION = msgspec.Raw(encode(GetStats()))

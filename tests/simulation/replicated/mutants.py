@@ -358,7 +358,7 @@ def a_deletion_closes_nothing() -> Patches:
     ]
 
 
-@plant("deleted", seed=1600, among=lambda world: world.annex and world.unsure and world.sound)
+@plant("deleted", seed=358, among=lambda world: world.annex and world.unsure and world.sound)
 def a_repeat_is_answered_by_whoever_remembers_it() -> Patches:
     """Also by a process that was paused while the queue was deleted, and perhaps made again."""
     return [(Engine, "_published", Engine._answer)]

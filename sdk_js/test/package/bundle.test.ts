@@ -4,7 +4,7 @@ import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { BUNDLE } from "../browser/site.js";
 
-const MOST_BYTES = 12_500;
+const MOST_BYTES = 12_600;
 const bundle = readFileSync(BUNDLE, "utf8");
 
 test("minified and gzipped", () => {

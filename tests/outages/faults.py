@@ -18,6 +18,9 @@ HANG_S = 20.0
 """How long a Cassandra node hangs."""
 AWAY_S = 3.0
 """How long something is gone before it is started again."""
+SETTLE_S = 30.0
+"""How long the other nodes take until they send everything to one that came back. They show nothing
+of that: each answers that it sees all of them much earlier."""
 SLOW_S, DELAY_S = 4.0, 0.5
 """How long Redis is slow, and by how much: more than a call may take."""
 STRAYING_S, AWARE_S = 2.0, 30.0
@@ -29,7 +32,15 @@ def kill_node(stage: Stage) -> None:
     node.kill()
     time.sleep(AWAY_S)
     node.start()
+    _heal(stage)
+
+
+def _heal(stage: Stage) -> None:
+    """Until a node that was killed is back for good. Were the next one to fail before, two of three
+    would be missing, and nobody could serve."""
     stage.ring.wait()
+    stage.wait_until_busy()
+    time.sleep(SETTLE_S)
 
 
 def pause_node(stage: Stage) -> None:
@@ -83,7 +94,7 @@ def kill_both(stage: Stage) -> Told:
     told = kill_gateway(stage)
     stage.wait_until_busy()
     node.start()
-    stage.ring.wait()
+    _heal(stage)
     return told
 
 

@@ -40,14 +40,12 @@ LEFT = "it left, or another node fenced it"
 class Watched:
     """Another node, as we saw it last."""
 
-    __slots__ = ("member", "moved_at", "refusals", "silent_ms", "successor")
+    __slots__ = ("member", "refusals", "silent_ms", "successor")
 
-    def __init__(self, member: Member, now: float) -> None:
+    def __init__(self, member: Member) -> None:
         self.member = member
-        self.moved_at = now
-        """When its beat was last seen to be another one."""
         self.silent_ms = 0.0
-        """How long it has stood still since, while ours went on."""
+        """How long its beat has stood still, while ours went on."""
         self.refusals = 0
         """How often in a row its address refused us since."""
         self.successor = False
@@ -97,13 +95,13 @@ class Members:
         for process in self._watched.keys() - found.keys():
             self._gone.append((now, self._watched[process].member, LEFT))
         self._watched = {
-            process: self._watched.get(process) or Watched(member, now)
+            process: self._watched.get(process) or Watched(member)
             for process, member in found.items()
         }
         for process, member in found.items():
             watched = self._watched[process]
             if member.beat != watched.member.beat:
-                watched.moved_at, watched.silent_ms, watched.refusals = now, 0.0, 0
+                watched.silent_ms, watched.refusals = 0.0, 0
             elif beating:
                 # Should we have stood still ourselves, that is not the other's silence.
                 watched.silent_ms += min(passed * 1000, 2 * self._settings.heart_ms)

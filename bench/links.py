@@ -26,10 +26,10 @@ from websockets.frames import Frame
 from websockets.protocol import OPEN, Side
 from websockets.protocol import Protocol as WebSocket
 
-from pushlane_dispatcher.cluster.dialling import dial
-from pushlane_dispatcher.cluster.greeting import Me
-from pushlane_dispatcher.cluster.link import Link
-from pushlane_dispatcher.cluster.listening import open_links
+from pushlane_dispatcher.cluster.links.dialling import dial
+from pushlane_dispatcher.cluster.links.greeting import Me
+from pushlane_dispatcher.cluster.links.link import Link
+from pushlane_dispatcher.cluster.links.listening import open_links
 
 KINDS = ("link", "websocket")
 ROOM = 256 * 1024

@@ -17,10 +17,10 @@ import trio
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.clock import Clock, since_boot
 from pushlane_dispatcher.cluster.address import unprotected
-from pushlane_dispatcher.cluster.greeting import Me
-from pushlane_dispatcher.cluster.network import LinkNetwork, open_network
+from pushlane_dispatcher.cluster.links.greeting import Me
+from pushlane_dispatcher.cluster.links.network import LinkNetwork, open_network
+from pushlane_dispatcher.cluster.links.tls import LinkTls, load_tls
 from pushlane_dispatcher.cluster.settings import ClusterSettings
-from pushlane_dispatcher.cluster.tls import LinkTls, load_tls
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.queues.config import check_config, queue_ranges

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import trio
 
-from pushlane_dispatcher.cluster.greeting import LEAST_KEY
+from pushlane_dispatcher.cluster.links.greeting import LEAST_KEY
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 
 

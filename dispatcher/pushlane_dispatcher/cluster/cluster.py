@@ -23,7 +23,7 @@ from pushlane_dispatcher.cluster.observer import Observer
 from pushlane_dispatcher.cluster.peers import LinkLike, Peers
 from pushlane_dispatcher.cluster.placement import placed, to_give_up
 from pushlane_dispatcher.cluster.rates import Rates
-from pushlane_dispatcher.cluster.remote import RemoteShard, Sent
+from pushlane_dispatcher.cluster.remote.shard import RemoteShard, Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.cluster.router import Router
 from pushlane_dispatcher.cluster.serving import Elsewhere, Serving

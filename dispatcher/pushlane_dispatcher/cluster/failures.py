@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pushlane_dispatcher.cluster.greeting import Greeting
+    from pushlane_dispatcher.cluster.links.greeting import Greeting
 
 
 class Refusal(Enum):

@@ -17,7 +17,8 @@ import trio
 
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.members import Members, takes_slots
-from pushlane_dispatcher.cluster.remote import CUT, Asker, Lost, Way
+from pushlane_dispatcher.cluster.remote.asker import Asker, Lost, Way
+from pushlane_dispatcher.cluster.remote.shard import CUT
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_storage.member import Member

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
-from pushlane_dispatcher.cluster.remote import RemoteShard, Sent
+from pushlane_dispatcher.cluster.remote.shard import RemoteShard, Sent
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import PublishTicket

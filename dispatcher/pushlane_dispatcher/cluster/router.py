@@ -19,7 +19,7 @@ from pushlane_dispatcher.cluster.frames import Moved
 from pushlane_dispatcher.cluster.members import Members
 from pushlane_dispatcher.cluster.peers import Peers
 from pushlane_dispatcher.cluster.placement import placed
-from pushlane_dispatcher.cluster.remote import RemoteShard
+from pushlane_dispatcher.cluster.remote.shard import RemoteShard
 from pushlane_dispatcher.cluster.serving import Elsewhere
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.departures import Unsent

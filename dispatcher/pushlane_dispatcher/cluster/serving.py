@@ -19,7 +19,7 @@ from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.browsing.question import AnyQuestion
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import Fault, decode_asked, encode, packed
-from pushlane_dispatcher.cluster.remote import Way
+from pushlane_dispatcher.cluster.remote.asker import Way
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.cluster.status import Report
 from pushlane_dispatcher.core.act import Act

@@ -10,7 +10,8 @@ import trio
 
 from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane_dispatcher.cluster import frames
-from pushlane_dispatcher.cluster.remote import Asker, RemoteShard, Sent
+from pushlane_dispatcher.cluster.remote.asker import Asker
+from pushlane_dispatcher.cluster.remote.shard import RemoteShard, Sent
 from pushlane_dispatcher.cluster.serving import Serving
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.effects import PublishTicket, Run, SettleTicket

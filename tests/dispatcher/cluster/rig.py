@@ -11,9 +11,9 @@ from trio.testing import memory_stream_pair
 
 from pushlane_dispatcher.cluster.counters import LinkCounters
 from pushlane_dispatcher.cluster.failures import LinkFailed
-from pushlane_dispatcher.cluster.greeting import VERSIONS, Agreement, Me, agree
-from pushlane_dispatcher.cluster.handshake import greet, welcome
-from pushlane_dispatcher.cluster.link import Link
+from pushlane_dispatcher.cluster.links.greeting import VERSIONS, Agreement, Me, agree
+from pushlane_dispatcher.cluster.links.handshake import greet, welcome
+from pushlane_dispatcher.cluster.links.link import Link
 from pushlane_dispatcher.cluster.settings import DEFAULT_SETTINGS, ClusterSettings
 
 KEY = b"a key that only the nodes have"

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushlane_dispatcher.cluster.framing import BEAT, END, FrameReader, framed
+from pushlane_dispatcher.cluster.links.framing import BEAT, END, FrameReader, framed
 
 MOST = 100
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from pushlane_dispatcher.cluster.failures import Refusal
-from pushlane_dispatcher.cluster.framing import framed
-from pushlane_dispatcher.cluster.greeting import (
+from pushlane_dispatcher.cluster.links.framing import framed
+from pushlane_dispatcher.cluster.links.greeting import (
     BUSY_WORD,
     DIALLER,
     OK,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair
 
 from pushlane_dispatcher.cluster.failures import LinkFailed, LinkRefused, LinkUnreachable, Refusal
-from pushlane_dispatcher.cluster.framing import framed
-from pushlane_dispatcher.cluster.greeting import (
+from pushlane_dispatcher.cluster.links.framing import framed
+from pushlane_dispatcher.cluster.links.greeting import (
     BUSY_WORD,
     DIALLER,
     OK,
@@ -23,9 +23,9 @@ from pushlane_dispatcher.cluster.greeting import (
     encode,
     prove,
 )
-from pushlane_dispatcher.cluster.handshake import greet, welcome
+from pushlane_dispatcher.cluster.links.handshake import greet, welcome
+from pushlane_dispatcher.cluster.links.talk import HTTP_ANSWER
 from pushlane_dispatcher.cluster.settings import DEFAULT_SETTINGS, ClusterSettings
-from pushlane_dispatcher.cluster.talk import HTTP_ANSWER
 from tests.dispatcher.cluster.rig import KEY, WALL, me, shake
 
 A, B = me("a"), me("b")

@@ -7,8 +7,8 @@ import pytest
 import trio
 from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 
-from pushlane_dispatcher.cluster.framing import BEAT, END, framed
-from pushlane_dispatcher.cluster.link import EndCode, Link, LinkEnd
+from pushlane_dispatcher.cluster.links.framing import BEAT, END, framed
+from pushlane_dispatcher.cluster.links.link import EndCode, Link, LinkEnd
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from tests.dispatcher.cluster.rig import agreement, linked, make_end
 

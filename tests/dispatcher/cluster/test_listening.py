@@ -12,12 +12,12 @@ import trio
 from starlette.applications import Starlette
 
 from pushlane_dispatcher.cluster.counters import LinkCounters
-from pushlane_dispatcher.cluster.dialling import dial
 from pushlane_dispatcher.cluster.failures import LinkRefused, LinkUnreachable, Refusal, Unreached
-from pushlane_dispatcher.cluster.link import EndCode, Link
-from pushlane_dispatcher.cluster.listening import Links, open_links
+from pushlane_dispatcher.cluster.links.dialling import dial
+from pushlane_dispatcher.cluster.links.link import EndCode, Link
+from pushlane_dispatcher.cluster.links.listening import Links, open_links
+from pushlane_dispatcher.cluster.links.talk import HTTP_ANSWER
 from pushlane_dispatcher.cluster.settings import ClusterSettings
-from pushlane_dispatcher.cluster.talk import HTTP_ANSWER
 from pushlane_gateway.listener.connection import Service
 from pushlane_gateway.listener.listener import open_listener
 from pushlane_gateway.listener.socket import Socket

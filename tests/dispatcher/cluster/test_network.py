@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from pushlane_dispatcher.cluster.greeting import Me
-from pushlane_dispatcher.cluster.network import LinkNetwork, open_network
+from pushlane_dispatcher.cluster.links.greeting import Me
+from pushlane_dispatcher.cluster.links.network import LinkNetwork, open_network
 from pushlane_dispatcher.cluster.peers import CannotReach, LinkLike, Peers, Refused, Replaced
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_storage.member import Member

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
-from pushlane_dispatcher.cluster.remote import RemoteShard, Sent
+from pushlane_dispatcher.cluster.remote.shard import RemoteShard, Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.departures import Unsent

@@ -13,13 +13,13 @@ import pytest
 import trio
 import trustme
 
-from pushlane_dispatcher.cluster.dialling import dial
 from pushlane_dispatcher.cluster.failures import LinkRefused, LinkUnreachable
-from pushlane_dispatcher.cluster.link import Link
-from pushlane_dispatcher.cluster.listening import Links, open_links
+from pushlane_dispatcher.cluster.links.dialling import dial
+from pushlane_dispatcher.cluster.links.link import Link
+from pushlane_dispatcher.cluster.links.listening import Links, open_links
+from pushlane_dispatcher.cluster.links.talk import HTTP_ANSWER
+from pushlane_dispatcher.cluster.links.tls import LinkTls, load_tls
 from pushlane_dispatcher.cluster.settings import ClusterSettings
-from pushlane_dispatcher.cluster.talk import HTTP_ANSWER
-from pushlane_dispatcher.cluster.tls import LinkTls, load_tls
 from tests.dispatcher.cluster.rig import KEY, me, until
 
 A, B = me("a"), me("b")

@@ -10,7 +10,7 @@ import sys
 import msgspec
 
 from pushlane.cli import main
-from pushlane_dispatcher.cluster.remote import Sent
+from pushlane_dispatcher.cluster.remote.shard import Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.shard.port import ShardPort
 from tests.crash.plants import early_published, forgotten_ids, put

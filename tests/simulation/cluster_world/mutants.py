@@ -8,7 +8,8 @@ from pushlane.wire.errors import PushlaneError
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.callers.part import Part
 from pushlane_dispatcher.cluster import frames
-from pushlane_dispatcher.cluster.remote import RemoteShard, RemoteSub
+from pushlane_dispatcher.cluster.remote.shard import RemoteShard
+from pushlane_dispatcher.cluster.remote.sub import RemoteSub
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import SettleTicket

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import trio
 
 from pushlane.wire.errors import PushlaneError
-from pushlane_dispatcher.cluster.remote import Sent
+from pushlane_dispatcher.cluster.remote.shard import Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.shard import Shard

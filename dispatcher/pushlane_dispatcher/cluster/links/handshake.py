@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import trio
 
 from pushlane_dispatcher.cluster.failures import LinkRefused, LinkUnreachable, Refusal, Unreached
-from pushlane_dispatcher.cluster.framing import framed
-from pushlane_dispatcher.cluster.greeting import (
+from pushlane_dispatcher.cluster.links.framing import framed
+from pushlane_dispatcher.cluster.links.greeting import (
     DIALLER,
     OK,
     PREFACE,
@@ -30,8 +30,8 @@ from pushlane_dispatcher.cluster.greeting import (
     prove,
     same,
 )
+from pushlane_dispatcher.cluster.links.talk import Talk
 from pushlane_dispatcher.cluster.settings import DEFAULT_SETTINGS, ClusterSettings
-from pushlane_dispatcher.cluster.talk import Talk
 
 NO_KEY = "{} does not have the cluster's key"
 

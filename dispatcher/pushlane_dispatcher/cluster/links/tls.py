@@ -14,7 +14,7 @@ from typing import NamedTuple
 import trio
 
 from pushlane_dispatcher.cluster.failures import LinkRefused, LinkUnreachable, Refusal, Unreached
-from pushlane_dispatcher.cluster.talk import HTTP_ANSWER, LOST, no_tls
+from pushlane_dispatcher.cluster.links.talk import HTTP_ANSWER, LOST, no_tls
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2, as for clients: with forward secrecy, and no CBC. TLS 1.3 has its own."""

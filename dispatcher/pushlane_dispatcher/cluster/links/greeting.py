@@ -27,7 +27,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from pushlane_dispatcher.cluster.failures import Refusal
-from pushlane_dispatcher.cluster.framing import framed
+from pushlane_dispatcher.cluster.links.framing import framed
 
 PREFACE = b"PUSHLANE-LINK\r\n\r\n"
 """To a server of HTTP this is a whole request, and a wrong one: it answers at once."""

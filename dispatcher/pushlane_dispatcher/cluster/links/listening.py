@@ -23,11 +23,11 @@ import trio
 from pushlane_dispatcher.cluster.address import join_address, listen, tuned
 from pushlane_dispatcher.cluster.counters import LinkCounters, count
 from pushlane_dispatcher.cluster.failures import LinkFailed, Refusal, Unreached
-from pushlane_dispatcher.cluster.greeting import BUSY_WORD, Me
-from pushlane_dispatcher.cluster.handshake import welcome
-from pushlane_dispatcher.cluster.link import Link
+from pushlane_dispatcher.cluster.links.greeting import BUSY_WORD, Me
+from pushlane_dispatcher.cluster.links.handshake import welcome
+from pushlane_dispatcher.cluster.links.link import Link
+from pushlane_dispatcher.cluster.links.tls import LinkTls, secure
 from pushlane_dispatcher.cluster.settings import DEFAULT_SETTINGS, ClusterSettings
-from pushlane_dispatcher.cluster.tls import LinkTls, secure
 
 log = logging.getLogger(__name__)
 

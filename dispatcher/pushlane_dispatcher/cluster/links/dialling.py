@@ -9,11 +9,11 @@ import trio
 from pushlane_dispatcher.cluster.address import split_address, tuned
 from pushlane_dispatcher.cluster.counters import LinkCounters, count
 from pushlane_dispatcher.cluster.failures import LinkFailed, LinkUnreachable, Unreached
-from pushlane_dispatcher.cluster.greeting import Me
-from pushlane_dispatcher.cluster.handshake import greet
-from pushlane_dispatcher.cluster.link import Link
+from pushlane_dispatcher.cluster.links.greeting import Me
+from pushlane_dispatcher.cluster.links.handshake import greet
+from pushlane_dispatcher.cluster.links.link import Link
+from pushlane_dispatcher.cluster.links.tls import LinkTls, secure
 from pushlane_dispatcher.cluster.settings import DEFAULT_SETTINGS, ClusterSettings
-from pushlane_dispatcher.cluster.tls import LinkTls, secure
 
 
 async def dial(

@@ -10,8 +10,8 @@ from typing import Any, TypeVar, overload
 import trio
 
 from pushlane_dispatcher.cluster.failures import LinkRefused, LinkUnreachable, Refusal, Unreached
-from pushlane_dispatcher.cluster.framing import HEADER_BYTES, framed
-from pushlane_dispatcher.cluster.greeting import PREFACE, Word, decode, encode
+from pushlane_dispatcher.cluster.links.framing import HEADER_BYTES, framed
+from pushlane_dispatcher.cluster.links.greeting import PREFACE, Word, decode, encode
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 
 W = TypeVar("W", bound=Word)

@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from pushlane_dispatcher.cluster import dialling
 from pushlane_dispatcher.cluster.counters import LinkCounters
 from pushlane_dispatcher.cluster.failures import LinkRefused, LinkUnreachable, Refusal
-from pushlane_dispatcher.cluster.greeting import Me
-from pushlane_dispatcher.cluster.link import Link
-from pushlane_dispatcher.cluster.listening import open_links
+from pushlane_dispatcher.cluster.links import dialling
+from pushlane_dispatcher.cluster.links.greeting import Me
+from pushlane_dispatcher.cluster.links.link import Link
+from pushlane_dispatcher.cluster.links.listening import open_links
+from pushlane_dispatcher.cluster.links.tls import LinkTls
 from pushlane_dispatcher.cluster.peers import CannotReach, LinkLike, Refused, Replaced
 from pushlane_dispatcher.cluster.settings import ClusterSettings
-from pushlane_dispatcher.cluster.tls import LinkTls
 from pushlane_storage.member import Member
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import trio
 
 from pushlane_dispatcher.cluster.counters import LinkCounters, count
-from pushlane_dispatcher.cluster.framing import BEAT, END, HEADER_BYTES, FrameReader
-from pushlane_dispatcher.cluster.greeting import Agreement, Greeting
+from pushlane_dispatcher.cluster.links.framing import BEAT, END, HEADER_BYTES, FrameReader
+from pushlane_dispatcher.cluster.links.greeting import Agreement, Greeting
 from pushlane_dispatcher.cluster.settings import DEFAULT_SETTINGS, ClusterSettings
 
 Take = Callable[[bytes], None]

@@ -1,0 +1,1 @@
+"""Links between nodes: how they are made, proven, framed and kept."""

@@ -1,0 +1,1 @@
+"""Shards on other nodes, as a gateway here sees them."""

@@ -8,8 +8,7 @@ dispatcher ──▶ Router ──▶ Peers ──▶ Asker ══link══▶ 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -34,10 +33,10 @@ from pushlane_dispatcher.queues.queues import Elsewhere as OwnedElsewhere
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Shards
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import StoreError
 from pushlane_storage.member import Member
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueRow
+from pushlane_storage.slot import slot_of
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +81,7 @@ class Cluster:
         self._network = network
         self._shards = shards
         self._now = now
+        self._wall = wall
         self._resume_ms = resume_ms
         self._nursery = nursery
         self._row_of = row_of
@@ -192,6 +192,9 @@ class Cluster:
             del self._servings[pair.serving]
             pair.serving.over()
 
+    def take_over(self, key: ShardKey, epoch: int, piece: bytes, last: bool) -> None:
+        self._shards.handed.take(key, epoch, piece, self._wall(), last=last)
+
     def running(self, key: ShardKey) -> ShardRunner | None:
         return self._shards.running(key)
 
@@ -242,6 +245,7 @@ class Cluster:
             "fencings": self.members.fenced,
             "forwarded": self.router.forwarded,
             "moves": self.moves,
+            "not_handed": self._shards.not_handed,
             "peers": len(self.peers.up()),
             "repeats": self.repeats.repeated,
             "slots": len(slots),
@@ -307,10 +311,24 @@ class Cluster:
         )  # fmt: skip
         if slots:
             log.info("%d slots belong to other nodes by now: they are given up", len(slots))
-            with suppress(StoreError):  # the store tries again
-                await self._shards.give_up(slots)
-            self.moves += len(slots)
+            await self.give_up(slots)
         return bool(slots)
+
+    async def give_up(self, slots: list[int]) -> None:
+        """Let others have these slots, with all that is out of them."""
+        await self._shards.give_up(slots, self._hand_over)
+        self.moves += len(slots)
+
+    async def _hand_over(self, key: ShardKey, epoch: int, pieces: Sequence[bytes]) -> bool:
+        place = placed(slot_of(key), self.members.places)
+        if place is not None and place.process == self._ownership.process:
+            return True
+        asker = None if place is None else self.peers.asker(place.process)
+        if asker is None:
+            return False
+        with trio.move_on_after(self._settings.hand_ms / 1000):
+            return await asker.hand_over(key, epoch, pieces)
+        return False
 
     # Leaving
 

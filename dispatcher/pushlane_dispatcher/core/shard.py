@@ -70,6 +70,7 @@ from pushlane_dispatcher.core.overflow import Overflow
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.core.recovered import Recovered, restore
 from pushlane_dispatcher.core.retention import Retention
+from pushlane_dispatcher.core.snapshot import Snapshot
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
@@ -105,6 +106,8 @@ class Setup(msgspec.Struct, frozen=True):
     tenant: str = ""
     shared: bool = False
     """Predecessors may still be running: another process may take over what one has."""
+    snapshot: Snapshot | None = None
+    """What an owner before handed over."""
 
 
 class Moment(NamedTuple):

@@ -49,6 +49,7 @@ from pushlane_dispatcher.core.effects import (
 )
 from pushlane_dispatcher.core.runs import runs_of_numbers
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.snapshot import Snapshot, take_snapshot
 from pushlane_dispatcher.queues.transfers import Errors, Send
 from pushlane_dispatcher.recording.notes import Notes
 from pushlane_dispatcher.shard.asking import Confirmer, Reader, Unstored
@@ -104,6 +105,8 @@ class Engine:
         self.closing: Stop | None = None
         self.stopped_by: Stop | None = None
         self.stopped = trio.Event()
+        self.snapshot: Snapshot | None = None
+        """For the next owner, where that is to be another process."""
         self._ticked_at = self._pumped_at = self._clock.now()
         self._scope = trio.CancelScope()
         self._alarm = trio.CancelScope()
@@ -563,6 +566,8 @@ class Engine:
 
     def _end(self, reason: Stop) -> None:
         self.stopped_by = reason
+        if reason is Stop.MOVED:
+            self.snapshot = take_snapshot(self.shard, self._clock.now())
         tickets, self.tickets = self.tickets, {}
         for ticket in tickets:
             error = Unavailable(reason.value, retry_ms=1_000)

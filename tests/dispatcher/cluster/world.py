@@ -20,7 +20,7 @@ from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
-from pushlane_leases.memory import LeaseTable, MemoryLeases
+from pushlane_leases.memory import InstantLeases, LeaseTable, MemoryLeases
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.member import Member
@@ -197,6 +197,7 @@ class Node:
         bounds: Bounds | None = None,
         limits: Limits | None = None,
         about: dict[str, Any] | None = None,
+        redis: bool = True,
     ) -> None:
         """`about`: what it says of itself that is not so, or not usual."""
         clock, ring = mock_clock(), ModelRing(self.world.tables)
@@ -216,7 +217,7 @@ class Node:
             )
             async with open_dispatcher(
                 self.store,
-                FarLeases(self.world.leases),
+                FarLeases(self.world.leases) if redis else InstantLeases(),
                 clock=clock,
                 owner=self.name,
                 settings=settings,

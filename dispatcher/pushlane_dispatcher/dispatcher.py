@@ -46,6 +46,7 @@ from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.heart import Heart
 from pushlane_dispatcher.queues.due import DueShards
 from pushlane_dispatcher.queues.manager import Manager
 from pushlane_dispatcher.queues.open_queue import OpenQueue
@@ -97,8 +98,10 @@ async def open_dispatcher(
     guard = None if leases is None else LeaseGuard(leases, clock, settings, store.ownership.confirm)
     bounds = bounds or Bounds()
     budget = Budget(settings.windows_bytes, settings.open_shards, bounds.window_bytes)
+    cluster = cluster or ClusterSettings()
+    heart = Heart() if network is None else Heart(store.ownership, cluster.judge_ms // 2)
     context = Context(
-        store, guard, clock, settings, bounds, limits, chance, prefix, recorder, budget
+        store, guard, clock, settings, bounds, limits, chance, prefix, recorder, heart, budget
     )
     error: Exception | None = None
     try:
@@ -109,7 +112,8 @@ async def open_dispatcher(
         dispatcher = Dispatcher(context, nursery, owner or f"node-{secrets.token_hex(8)}")
         if network is not None:
             assert member is not None
-            dispatcher.join(network, member, cluster or ClusterSettings())
+            dispatcher.join(network, member, cluster)
+            nursery.start_soon(dispatcher.watch_heart)
         nursery.start_soon(dispatcher.sweep)
         nursery.start_soon(dispatcher.watch_windows)
         nursery.start_soon(dispatcher.due.run)
@@ -210,6 +214,20 @@ class Dispatcher:
         lost_at = self._shards.lost_at
         return lost_at is not None and self.clock.now() - lost_at < self._context.settings.fenced_ms
 
+    @property
+    def seems_dead(self) -> bool:
+        """To others: its heartbeats do not reach the store, and it grants nothing."""
+        return self._context.heart.stands_still
+
+    def heart_numbers(self) -> dict[str, int]:
+        """How well others can see that it lives."""
+        heart, ownership = self._context.heart, self._context.store.ownership
+        return {
+            "failing_ms": ownership.beat_failing_ms,
+            "stands_still": heart.stands_still,
+            "stops": heart.stops,
+        }
+
     def store_numbers(self) -> dict[str, int]:
         """What the store counts, and how big it is."""
         return msgspec.structs.asdict(self._context.store.stats())
@@ -290,6 +308,10 @@ class Dispatcher:
             except StoreError as error:
                 clock.look()
                 log.info("the store's clock was not compared: %s", error)
+
+    async def watch_heart(self) -> None:
+        """A task: while others can't see that this process lives, it grants nothing."""
+        await self._context.heart.watch(self._shards.wake_all)
 
     async def watch_windows(self) -> None:
         """A task: shards that had to do with little hear that there is room again."""

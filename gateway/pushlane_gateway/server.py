@@ -245,6 +245,7 @@ def _show(metrics: Metrics, dispatcher: Dispatcher, authenticator: Authenticator
     metrics.gauges("window", "Window", dispatcher.window_numbers)
     metrics.gauges("store", "Store", dispatcher.store_numbers)
     metrics.gauges("lease_cache", "Lease cache", dispatcher.lease_numbers)
+    metrics.gauges("heart", "Heartbeats", dispatcher.heart_numbers)
     metrics.gauges("clock", "Clock", dispatcher.clock_numbers)
     metrics.gauges("usage", "Usage", dispatcher.usage_numbers)
     metrics.gauges("due", "Shards in which something is due", dispatcher.due_numbers)

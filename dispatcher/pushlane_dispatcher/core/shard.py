@@ -141,6 +141,8 @@ class Shard:
             meter.offset = offset
         self.account = Account(recovered.tally, recovered.buckets)
         self._effects: list[Effect] = []
+        self.granting = True
+        """Its owner may grant: it neither leaves nor seems dead to others."""
         self.life = Life()
         self.window = Window(bounds, epoch, self.life, self._effects)
         self.dedup = Dedup(bounds, config.dedup_window_ms, self.window.stored_before)
@@ -188,14 +190,11 @@ class Shard:
         self.retention.reconsider()
         self._drops.archived = config.archive != "none"
 
-    def stop_granting(self) -> None:
-        """The shard is about to be closed. All else stays as it is, its share of the limits too."""
-        self.config = msgspec.structs.replace(self.config, paused=True)
-
     def effects(self, now: int) -> list[Effect]:
         """Hand over what is to be done, after granting and flushing what can be."""
         wall = now + self.offset
-        if not self.config.paused:
+        rests = self.config.paused or not self.granting
+        if not rests:
             self.consumers.pump(now, wall)
         else:
             self.consumers.pause()
@@ -206,7 +205,7 @@ class Shard:
         self.window.read()
         if self.window.delays.far:
             self.window.delays.read(wall)
-        if self.consumers.hunger.asking and (self.config.paused or not self.window.promising):
+        if self.consumers.hunger.asking and (rests or not self.window.promising):
             self.consumers.hunger.nothing_left()
         if self.journal.soonest is not None or self.life.counts[State.LEAVING]:
             self._remind(now, wall)

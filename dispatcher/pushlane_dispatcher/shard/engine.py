@@ -87,6 +87,7 @@ class Engine:
         self._store = context.store
         self._clock = context.clock
         self._settings = context.settings
+        self._heart = context.heart
         self._sender = self._marks = None
         if context.leases is not None:
             self._sender = Sender(shard, context.leases, context.settings)
@@ -211,6 +212,8 @@ class Engine:
             self._pumped_at = now = self._clock.now()
             if now - self._ticked_at >= self._settings.clock_ms:
                 self._tick()
+            # One that closes, and is busy, would never come to an end.
+            self.shard.granting = self.closing is None and not self._heart.stands_still
             do = self._do
             for effect in self.shard.effects(now):
                 do[type(effect)](effect)
@@ -548,7 +551,6 @@ class Engine:
         """Take nothing more on, finish what was accepted, and stop."""
         if self.closing is None:
             self.closing = reason
-            self.shard.stop_granting()  # else a busy one would never come to an end
             self.shard.part(self._clock.now())
             self.wake()
         with trio.move_on_after(self._settings.close_ms / 1000):

@@ -149,6 +149,10 @@ class ShardRunner:
         if self._shard.window.bodies in refused:
             self._engine.wake()
 
+    def wake(self) -> None:
+        """Have it look whether it can go on."""
+        self._engine.wake()
+
     def catch_up(self) -> bool:
         """Have the lease cache told what it missed. False: it missed nothing."""
         return self._engine.catch_up()

@@ -123,6 +123,12 @@ class Shards:
             if held.runner is not None and held.runner.running:
                 held.runner.wake_if_in(refused)
 
+    def wake_all(self) -> None:
+        """Have all look whether they can go on."""
+        for held in self._held.values():
+            if held.runner is not None and held.runner.running:
+                held.runner.wake()
+
     def __len__(self) -> int:
         return len(self._held)
 

@@ -198,12 +198,14 @@ class Node:
         limits: Limits | None = None,
         about: dict[str, Any] | None = None,
         redis: bool = True,
+        ring_of: Callable[[ModelRing], Any] = lambda ring: ring,
     ) -> None:
-        """`about`: what it says of itself that is not so, or not usual."""
+        """`about`: what it says of itself that is not so, or not usual. `ring_of`: how it sees
+        Cassandra."""
         clock, ring = mock_clock(), ModelRing(self.world.tables)
         ring.wall = clock.system
         async with CassandraStore.over(
-            ring, limits or Limits(), randbytes=self.world.rng.randbytes
+            ring_of(ring), limits or Limits(), randbytes=self.world.rng.randbytes
         ) as self.store:
             self.network.process = lambda: self.process
             member = msgspec.structs.replace(

@@ -28,12 +28,13 @@ from pushlane_dispatcher.cluster.router import Router
 from pushlane_dispatcher.cluster.serving import Elsewhere, Serving
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.cluster.status import Load, Report
+from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.queues.queues import Elsewhere as OwnedElsewhere
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Shards
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.member import Member
+from pushlane_storage.member import DISPATCHER, Member
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueRow
 from pushlane_storage.slot import slot_of
@@ -91,7 +92,7 @@ class Cluster:
         self.members = Members(ownership, settings, self._members_changed)
         self.peers = Peers(self.members, settings, network.dial, now, self._lost, nursery, chance)
         self.router = Router(
-            ownership, self.members, self.peers, settings, shards.open, shards.has_slot
+            ownership, self.members, self.peers, settings, self._open, shards.has_slot
         )
         self._placed_as = ""
         """The process that others have reached: after a fence it is another one."""
@@ -206,11 +207,18 @@ class Cluster:
         if not 0 <= key.shard < row.config.shards:
             raise NotFound(f"queue {queue} has no shard {key.shard}")
         try:
-            runner = await self._shards.open(row, key.shard, claims)
+            runner = await self._open(row, key.shard, claims)
         except OwnedElsewhere as other:
             raise Elsewhere(other.owner.process, other.owner.epoch) from None
         self.router.opened(key)
         return runner
+
+    async def _open(self, row: QueueRow, number: int, claims: Claims | None) -> ShardRunner:
+        """A shard, here. A node that only serves clients has a slot at most for a moment, when it
+        deletes a queue that nobody has open."""
+        if DISPATCHER not in self._member.roles:
+            raise Unsent("this server only serves clients", retry_ms=100)
+        return await self._shards.open(row, number, claims)
 
     def shard_stopped(self, runner: ShardRunner) -> None:
         """Of ours: those who use it elsewhere hear of it."""
@@ -306,7 +314,7 @@ class Cluster:
         settings, places = self._settings, self.members.places
         slots = to_give_up(
             self._shards.slots_since(), self._ownership.process, places,
-            int(trio.current_time() * 1000), 0 if self.members.leaving else settings.tenure_ms,
+            int(trio.current_time() * 1000), 0 if self.members.is_leaving else settings.tenure_ms,
             settings.moves,
         )  # fmt: skip
         if slots:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 COLUMNS = (
-    "name", "state", "for", "slots", "placed", "sessions", "publishes", "delivers", "latency",
+    "name", "role", "state", "for", "slots", "placed", "sessions", "publishes", "delivers", "latency",
     "version", "url", "address",
 )  # fmt: skip
 WATCH_SECONDS = 2.0
@@ -35,7 +35,7 @@ def status(
 ) -> None:
     """Show the nodes of the cluster, as the server that is asked sees them.
 
-    STATE is up, unreachable, draining or not_placed (no other node has reached it yet, so it takes
+    ROLE is gateway (serves clients only), dispatcher (owns queues only) or both. STATE is up, unreachable, draining or not_placed (no other node has reached it yet, so it takes
     no queues), FOR how long it has been that. SLOTS is how many of 256 slots it has now, PLACED how
     many it is to have when somebody uses their queues. SESSIONS, PUBLISHES and DELIVERS (messages a
     second) are what each node says of its own clients, LATENCY how long its last answer took. A -
@@ -151,6 +151,7 @@ def _row(node: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **node,
         "name": f"{node['name']} *" if node.get("this") else node["name"],
+        "role": roles[0] if len(roles := node["roles"]) == 1 else "both",
         "for": age(node["state_ms"]),
         "publishes": _rate(node.get("published")),
         "delivers": _rate(node.get("delivered")),

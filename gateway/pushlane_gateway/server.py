@@ -143,7 +143,7 @@ async def open_server(
         raise ConfigurationError(str(error)) from error
 
 
-def _no_clients(origin: str | None, host: str | None) -> bool:
+def _no_clients(*_: str | None) -> bool:
     raise Refusal(404, NO_CLIENTS, code="not_found")
 
 

@@ -29,7 +29,8 @@ DOWN = Unavailable("the queue moves: try again", retry_ms=100)
 class Part:
     __slots__ = (
         "_asked", "_feed", "_listed", "_most", "_resuming", "_started", "credit", "generation",
-        "lease_ms", "number", "orphans", "place", "prefix", "resting", "shard", "showing", "up", "waiting",
+        "lease_ms", "number", "orphans", "place", "prefix", "resting", "shard", "showing", "up",
+        "waiting",
     )  # fmt: skip
 
     shard: ShardPort

@@ -84,11 +84,7 @@ class Peers:
 
     def follow(self) -> None:
         """Have links to exactly those who are there."""
-        wanted = {
-            member.process: member
-            for member in self._members.others
-            if member.address
-        }
+        wanted = {member.process: member for member in self._members.others if member.address}
         for process, peer in list(self._peers.items()):
             if process not in wanted:
                 del self._peers[process]

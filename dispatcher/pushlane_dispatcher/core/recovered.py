@@ -155,6 +155,7 @@ def existing_marks(bucket: Bucket, heads: Iterable[SegmentHead]) -> Iterator[Ded
 
 # How a shard takes it in
 
+
 def restore(shard: Shard, recovered: Recovered, now: int) -> None:
     """Fill a fresh shard. Effects that this asks for stand in its list like all others."""
     wall = now + shard.offset

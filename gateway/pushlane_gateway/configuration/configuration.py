@@ -16,12 +16,12 @@ import msgspec
 from pushlane.wire.errors import PushlaneError
 from pushlane.wire.limits import Limits
 from pushlane_dispatcher.node import (
+    ROLES,
     Bounds,
     CassandraLimits,
     ClusterSettings,
     HistorySettings,
     Settings,
-    ROLES,
     SqliteLimits,
     check_config,
 )

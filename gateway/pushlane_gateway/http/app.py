@@ -95,9 +95,7 @@ class Resource:
         return await operation.handler(call)
 
 
-def make_app(
-    context: HttpContext, operations: Sequence[Operation] = OPERATIONS
-) -> Starlette:
+def make_app(context: HttpContext, operations: Sequence[Operation] = OPERATIONS) -> Starlette:
     by_path = attrgetter("path")
     routes = [
         Route(path, Resource(list(operations), context))

@@ -27,7 +27,15 @@ STATUS: dict[str, Any] = {
     "cluster": "pushlane",
     "nodes": [
         node("a", this=True, latency_ms=None),
-        node("b", state="unreachable", sessions=None, published=None, delivered=None, slots=None),
+        node(
+            "b",
+            roles=["gateway", "dispatcher"],
+            state="unreachable",
+            sessions=None,
+            published=None,
+            delivered=None,
+            slots=None,
+        ),
     ],
     "orphans": 2,
     "gone": [{"name": "c", "process": "p-c", "why": "its heart stands still", "ago_ms": 65_000}],

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 COLUMNS = (
-    "name", "role", "state", "for", "slots", "placed", "sessions", "publishes", "delivers", "latency",
-    "version", "url", "address",
+    "name", "role", "state", "for", "slots", "placed", "sessions", "publishes", "delivers",
+    "latency", "version", "url", "address",
 )  # fmt: skip
 WATCH_SECONDS = 2.0
 CLEAR = "\x1b[H\x1b[2J"
@@ -35,11 +35,12 @@ def status(
 ) -> None:
     """Show the nodes of the cluster, as the server that is asked sees them.
 
-    ROLE is gateway (serves clients only), dispatcher (owns queues only) or both. STATE is up, unreachable, draining or not_placed (no other node has reached it yet, so it takes
-    no queues), FOR how long it has been that. SLOTS is how many of 256 slots it has now, PLACED how
-    many it is to have when somebody uses their queues. SESSIONS, PUBLISHES and DELIVERS (messages a
-    second) are what each node says of its own clients, LATENCY how long its last answer took. A -
-    is what nobody could tell: a node that is dead is not waited for.
+    ROLE is gateway (it serves clients only), dispatcher (it owns queues only) or both. STATE is up,
+    unreachable, draining or not_placed (no other node has reached it yet, so it takes no queues),
+    FOR how long it has been that. SLOTS is how many of 256 slots it has now, PLACED how many it is
+    to have when somebody uses their queues. SESSIONS, PUBLISHES and DELIVERS (messages a second)
+    are what each node says of its own clients, LATENCY how long its last answer took. A - is what
+    nobody could tell: a node that is dead is not waited for.
 
     What is wrong is listed below, after an exclamation mark. Needs the right operate:*.
 

@@ -219,9 +219,9 @@ async def test_its_shard_is_told_later_what_its_client_began_meanwhile(leases: A
         await blocked()
         r.runner.stop(Stop.CLOSED)
         start(it, 1)  # nobody has told it yet
-        assert part.up
+        assert is_up(part)
         await r.runner._engine.stopped.wait()
-        assert not part.up
+        assert not is_up(part)
         start(it, 2)
         start(it, 2)
         found: list[Any] = []
@@ -251,6 +251,10 @@ async def test_what_it_began_with_and_lost_meanwhile_is_told() -> None:
         while not part.up:
             await blocked()
         assert it.gone == [(prefix, 7, 8)]
+
+
+def is_up(part: Part) -> bool:
+    return part.up
 
 
 def start(it: Subscriber, n: int) -> None:

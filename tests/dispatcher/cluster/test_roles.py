@@ -11,8 +11,8 @@ from tests.dispatcher.cluster.test_cluster import HOUR, Client, make, numbered, 
 from tests.dispatcher.cluster.world import Node, cluster, until
 from tests.dispatcher.rig import TENANT
 
-ONLY_GATEWAY = {"about": {"roles": ("gateway",)}}
-ONLY_DISPATCHER = {"about": {"roles": ("dispatcher",)}}
+ONLY_GATEWAY: dict[str, Any] = {"about": {"roles": ("gateway",)}}
+ONLY_DISPATCHER: dict[str, Any] = {"about": {"roles": ("dispatcher",)}}
 
 
 async def test_a_node_that_only_serves_clients_passes_everything_on(

@@ -38,6 +38,7 @@ from pushlane_storage.interface import StoreError
 from pushlane_storage.member import Member
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueRow
+from pushlane_storage.slot import SLOTS
 
 log = logging.getLogger(__name__)
 
@@ -96,8 +97,8 @@ class Cluster:
         self._placed_as = ""
         """The process that others have reached: after a fence it is another one."""
         self.observer = Observer(
-            ownership, self.members, self.peers, settings, self._report, network.ahead_ms,
-            network.numbers,
+            ownership, self.members, self.peers, settings, self._report, shards.lateness,
+            network.ahead_ms, network.numbers,
         )  # fmt: skip
         self.report = self.observer.report
         self._pairs: dict[str, _Pair] = {}
@@ -237,18 +238,24 @@ class Cluster:
         """What is counted here, for metrics."""
         places, own = self.members.places, self._ownership.process
         slots = self._shards.slots_since()
-        takeovers = self.router.takeovers
+        takeovers, late = self.router.takeovers, self.observer.late
+        roster_ms = self.members.roster_ms(trio.current_time())
         return {
             "fencings": self.members.fenced,
             "forwarded": self.router.forwarded,
+            "lag_seconds": late.lag_ms / 1000,
             "moves": self.moves,
+            "oldest_seconds": (late.oldest_ms or 0) / 1000,
             "peers": len(self.peers.up()),
             "repeats": self.repeats.repeated,
+            "roster_seconds": (roster_ms or 0) / 1000,
             "slots": len(slots),
             "slots_elsewhere": sum(
                 (place := placed(slot, places)) is not None and place.process != own
                 for slot in slots
             ),
+            "slots_orphaned": self.router.orphans,
+            "slots_placed": sum(map(self.belongs_here, range(SLOTS))),
             "takeover_seconds": takeovers.seconds,
             "takeover_seconds_most": takeovers.most,
             "takeovers": takeovers.count,
@@ -256,6 +263,9 @@ class Cluster:
 
     def node_states(self) -> dict[str, float]:
         return self.observer.states()
+
+    def breakers(self) -> dict[str, float]:
+        return self.observer.breakers()
 
     def latencies(self) -> dict[str, float]:
         return self.observer.latencies()

@@ -147,8 +147,10 @@ class MemoryNetwork(Network):
         there = self._air.nodes.get(member.address)
         if there is None or there._serve is None or there._nursery is None:
             raise Refused
+        if there is self:
+            raise CannotReach("itself")
         if there.process() != member.process:
-            raise Replaced
+            raise Replaced(there.process(), there.address.partition(":")[0])
         here = MemoryLink(self._air, self.address, member.address)
         far = MemoryLink(self._air, member.address, self.address)
         here.peer, far.peer = far, here

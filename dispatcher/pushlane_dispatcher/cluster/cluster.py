@@ -153,14 +153,22 @@ class Cluster:
             nonlocal pair
             if pair is None:
                 asked = frames.decode_asked(frame)
-                assert isinstance(asked, frames.Pair)
+                if not isinstance(asked, frames.Pair):
+                    raise msgspec.ValidationError(f"{type(asked).__name__} before Pair")
                 pair = self._pair(asked.id, link, process, lane)
+            elif pair.serving is None:
+                raise msgspec.ValidationError("a request before both links are there")
             else:
-                assert pair.serving is not None, "it asks before both links are there"
                 pair.serving.take(frame)
 
         try:
             await link.run(take)
+        except msgspec.DecodeError as error:
+            member = self.members.find(process)
+            log.warning(
+                "the links of node %s are cut: it says what this node does not understand: %s",
+                process if member is None else member.name, error,
+            )  # fmt: skip
         finally:
             if pair is not None:
                 self._part(pair)

@@ -186,7 +186,8 @@ class Links:
         """Count it, and say so unless that was said just now."""
         count(self.counters.refusals, code)
         now = trio.current_time()
-        self.counters.refused[code] = LastRefusal(now, f"{name}: {code}: {text}")
+        host = name.rpartition(":")[0] or name  # the port is another one each time
+        self.counters.refused[code] = LastRefusal(now, f"{host}: {code}: {text}")
         if now >= self._told.get(code, now):
             self._told[code] = now + self._settings.tell_ms / 1000
             log.warning("refused a link from %s: %s: %s", name, code, text)

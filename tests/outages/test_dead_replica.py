@@ -22,7 +22,8 @@ from pushlane_storage.cassandra.ring import Table
 from pushlane_storage.cassandra.schema import migrate
 from pushlane_storage.cassandra.tables import NODES, QUEUES, ROSTER, SEGMENTS, SLOTS
 from tests.storage.samples import unique
-from tools.services.cassandra import Options, Ring, running_cassandra
+from tools.services.cassandra import Ring, running_cassandra
+from tools.services.cassandra_files import Options
 
 SURE = Limits(request_ms=60_000, connect_ms=60_000)
 READ_TIMEOUT_S = 10.0

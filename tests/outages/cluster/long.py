@@ -11,18 +11,8 @@ from pathlib import Path
 
 from tests.crash.crew import Say
 from tests.outages.cluster.faults import (
-    AWAY_S,
-    FAULTS,
-    JUDGED_S,
-    JUMP_S,
-    SLACK,
-    SOON_MS,
-    back,
-    crash,
-    held,
-    held_ms,
-    slow_store,
-    standing,
+    AWAY_S, FAULTS, JUDGED_S, JUMP_S, SETTLED_S, SLACK, SOON_MS, back, crash, held, held_ms,
+    slow_store, standing,
 )  # fmt: skip
 from tests.outages.cluster.hosts import Hosts
 from tests.outages.cluster.member import Member
@@ -116,6 +106,14 @@ def cut_all_from_leases(stage: LongStage) -> None:
         time.sleep(AWAY_S)
 
 
+def drain(stage: LongStage) -> None:
+    """It gives its slots away, keeps its clients, and takes slots again."""
+    member = stage.choose()
+    for undo in (False, True):
+        stage.ask("POST", "/v1/cluster/drain", {"node": member.name, "undo": undo})
+        time.sleep(SETTLED_S)
+
+
 # Cassandra
 
 
@@ -201,6 +199,7 @@ LONG_FAULTS: dict[str, Fault[LongStage]] = {
     "a node that no client hears": Fault(mute_to_clients, held_ms(AWAY_S)),
     "a node that doesn't hear Redis": Fault(mute_leases, SOON_MS),
     "Redis cut off from all nodes": Fault(cut_all_from_leases, SOON_MS),
+    "a node is drained for a while": Fault(drain, SOON_MS),
     "a node that doesn't hear Cassandra": Fault(mute_store, held_ms(JUDGED_S)),
     "a node cut off from one Cassandra node": Fault(cut_from_one, RING_MS),
     "a Cassandra node cut off from the others": Fault(part_ring, RING_MS),

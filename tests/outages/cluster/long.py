@@ -11,9 +11,20 @@ from pathlib import Path
 
 from tests.crash.crew import Say
 from tests.outages.cluster.faults import (
-    AWAY_S, FAULTS, JUDGED_S, JUMP_S, SETTLED_S, SLACK, SOON_MS, back, crash, held, held_ms,
-    slow_store, standing,
-)  # fmt: skip
+    AWAY_S,
+    FAULTS,
+    JUDGED_S,
+    JUMP_S,
+    SETTLED_S,
+    SLACK,
+    SOON_MS,
+    back,
+    crash,
+    held,
+    held_ms,
+    slow_store,
+    standing,
+)
 from tests.outages.cluster.hosts import Hosts
 from tests.outages.cluster.member import Member
 from tests.outages.cluster.network import Cut, Host, cuts

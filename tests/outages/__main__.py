@@ -19,8 +19,8 @@ from tests.crash.crew import Say
 from tests.outages.campaign import Campaign, Plan
 from tests.outages.cluster.faults import FAULTS as CLUSTER_FAULTS
 from tests.outages.cluster.ground import Loopback
-from tests.outages.cluster.hosts import Hosts, running_hosts
 from tests.outages.cluster.long import LONG_FAULTS, LongStage
+from tests.outages.cluster.namespaces import Namespaces, running_namespaces
 from tests.outages.cluster.network import leave_the_world
 from tests.outages.cluster.plants import PLANTS as CLUSTER_PLANTS
 from tests.outages.cluster.stage import ClusterStage
@@ -79,8 +79,8 @@ def _grounds(args: argparse.Namespace, folder: Path) -> Iterator[Service]:
     """What to break, while it runs."""
     if args.long:
         leave_the_world()
-        with running_hosts() as hosts:
-            yield Service(folder, partial(long_campaign_of, hosts=hosts), CLUSTER_PLANTS)
+        with running_namespaces() as namespaces:
+            yield Service(folder, partial(long_campaign_of, namespaces=namespaces), CLUSTER_PLANTS)
         return
     make, plants = (cluster_campaign_of, CLUSTER_PLANTS) if args.cluster else (campaign_of, PLANTS)
     with running_cassandra(1 if args.cluster else 3) as ring, running_redis() as redis:
@@ -103,8 +103,10 @@ def cluster_campaign_of(
     return Campaign(plan, folder, stage, CLUSTER_FAULTS, say)
 
 
-def long_campaign_of(plan: Plan, folder: Path, hosts: Hosts, say: Say = lambda _: None) -> Campaign:
-    stage = LongStage(folder, plan.seed, hosts, _keyspace(), plan.plant, say)
+def long_campaign_of(
+    plan: Plan, folder: Path, namespaces: Namespaces, say: Say = lambda _: None
+) -> Campaign:
+    stage = LongStage(folder, plan.seed, namespaces, _keyspace(), plan.plant, say)
     return Campaign(plan, folder, stage, LONG_FAULTS, say)
 
 

@@ -1,93 +1,64 @@
-"""The ground of the long form: each part on a host of its own, in a network that loses packets."""
+"""A few nodes that are well, without clients of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import secrets
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
+from pathlib import Path
+from typing import Any
 
-from tests.outages.cluster.ground import Site, Way
-from tests.outages.cluster.network import Cut, Host, Network, cuts
-from tests.outages.door import Door
-from tools.services.cassandra import RING_OF_THREE, Ring, running_cassandra
-from tools.services.cassandra import Site as RingSite
-from tools.services.redis import Redis, running_redis_at
-
-CASSANDRA, STORAGE, REDIS, PEER = 9042, 7000, 6379, 8421
-"""Ports: nobody else is on these hosts."""
+from tests.outages.cluster.clock import WallClock, compile_clock
+from tests.outages.cluster.ground import Ground, Loopback
+from tests.outages.cluster.member import Member
+from tests.outages.stage import until
+from tools.services.cassandra import Ring
+from tools.services.redis import Redis
 
 
 class Hosts:
-    def __init__(
-        self, network: Network, ring: Ring, redis: Redis, ring_hosts: list[Host], redis_host: Host
-    ) -> None:
-        self._network = network
-        self._numbers = count(1)
-        self.ring = ring
-        self.redis = redis
-        self.ring_hosts = ring_hosts
-        self.redis_host = redis_host
-        self.nodes: dict[str, Host] = {}
-        """By name."""
-        self.clients: list[Host] = []
+    def __init__(self, folder: Path, ground: Ground, keyspace: str) -> None:
+        self._folder = folder
+        self._ground = ground
+        self._keyspace = keyspace
+        self._clock_library = compile_clock(folder)
+        self.members: list[Member] = []
 
-    def site(self, name: str) -> Site:
-        self.nodes[name] = host = self._network.host(name)
-        return _OnHost(self, host)
+    def start(self, name: str, /, ahead_s: float = 0.0, **settings: Any) -> Member:
+        """With a wall clock that is so far ahead, and settings of `[cluster]`."""
+        clock = WallClock(self._folder / f"{name}.clock", self._clock_library)
+        clock.set_ahead(ahead_s)
+        site = self._ground.site(name)
+        member = Member(self._folder, name, site, self._keyspace, clock, **settings)
+        self.members.append(member)
+        member.start()
+        return member
 
-    def door(self) -> Door:
-        host = self._network.host(f"clients-{next(self._numbers)}")
-        self.clients.append(host)
-        return Door(place=host)
+    def stop(self, member: Member) -> None:
+        """For good."""
+        self.members.remove(member)
+        assert member.end() == 0
+        member.close()
 
-    def client_ways(self, site: Site, doors: Sequence[Door]) -> Sequence[Way]:
-        there = {door.place.address for door in doors}
-        clients = [host for host in self.clients if host.address in there]
-        node = [host for host in self.nodes.values() if host.address == site.host]
-        return cuts(clients, node)
+    def wait_until_up(self) -> None:
+        """Until all say that just these are there, and up."""
+        wanted = {member.name: "up" for member in self.members}
+        until(lambda: all(states(each) == wanted for each in self.members), f"not just {wanted}")
 
 
-class _OnHost:
-    def __init__(self, hosts: Hosts, host: Host) -> None:
-        self._hosts = hosts
-        self._host = host
-        self.host = host.address
-        self.within: Sequence[str] = host.within
-        self.settings = {"cluster.listen": f"{host.address}:{PEER}", "auth.insecure": "true"}
-        self.store = f"cassandra://{','.join(hosts.ring.hosts)}:{hosts.ring.port}"
-        self.leases = f"redis://{hosts.redis.host}:{hosts.redis.port}"
-
-    @property
-    def peer_ways(self) -> Sequence[Way]:
-        return [Cut(list(self._hosts.nodes.values()), [self._host])]
-
-    @property
-    def store_ways(self) -> Sequence[Way]:
-        return cuts([self._host], self._hosts.ring_hosts)
-
-    @property
-    def lease_ways(self) -> Sequence[Way]:
-        return cuts([self._host], [self._hosts.redis_host])
-
-    def shut(self) -> None:
-        """The process is gone, so its port refuses."""
-
-    def reopen(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+def states(at: Member) -> dict[str, str]:
+    return {node["name"]: node["state"] for node in at.node.ask("GET", "/v1/cluster")["nodes"]}
 
 
 @contextmanager
-def running_hosts() -> Iterator[Hosts]:
-    """A ring of three and a Redis; nodes and clients come on. This process has left the world."""
-    network = Network()
-    ring_hosts = [network.host(f"cassandra-{n}") for n in range(1, RING_OF_THREE + 1)]
-    redis_host = network.host("redis")
-    sites = [RingSite(host.address, host.within) for host in ring_hosts]
-    with (
-        running_cassandra(RING_OF_THREE, port=CASSANDRA, storage_port=STORAGE, sites=sites) as ring,
-        running_redis_at(redis_host.address, REDIS, redis_host.within) as redis,
-    ):
-        yield Hosts(network, ring, redis, ring_hosts, redis_host)
+def running_hosts(folder: Path, count: int, ring: Ring, redis: Redis) -> Iterator[Hosts]:
+    """So many, called node-1, node-2 …, until the end of the block."""
+    hosts = Hosts(folder, Loopback(ring, redis), f"hosts_{secrets.token_hex(4)}")
+    try:
+        for number in range(count):
+            hosts.start(f"node-{number + 1}")
+        hosts.wait_until_up()
+        yield hosts
+    finally:
+        for member in hosts.members:
+            member.close()

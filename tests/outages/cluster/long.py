@@ -25,8 +25,8 @@ from tests.outages.cluster.faults import (
     slow_store,
     standing,
 )
-from tests.outages.cluster.hosts import Hosts
 from tests.outages.cluster.member import Member
+from tests.outages.cluster.namespaces import Namespaces
 from tests.outages.cluster.network import Cut, Host, cuts
 from tests.outages.cluster.stage import ClusterStage
 from tests.outages.fault import Fault, Told
@@ -43,14 +43,14 @@ MINUTE_S = 60.0
 
 class LongStage(ClusterStage):
     def __init__(
-        self, folder: Path, seed: int, hosts: Hosts, keyspace: str,
+        self, folder: Path, seed: int, namespaces: Namespaces, keyspace: str,
         plant: str = "", say: Say = lambda _: None,
     ) -> None:  # fmt: skip
-        super().__init__(folder, seed, hosts, keyspace, plant, say)
-        self.hosts = hosts
+        super().__init__(folder, seed, namespaces, keyspace, plant, say)
+        self.namespaces = namespaces
 
     def host_of(self, member: Member) -> Host:
-        return self.hosts.nodes[member.name]
+        return self.namespaces.nodes[member.name]
 
     def others(self, member: Member) -> list[Host]:
         return [self.host_of(other) for other in self.members if other is not member]
@@ -89,9 +89,9 @@ def mute(stage: LongStage) -> None:
 def cut_from_all(stage: LongStage) -> None:
     """Its clients are sent elsewhere, and come back to the node that it is then."""
     member = stage.choose()
-    host, hosts = stage.host_of(member), stage.hosts
+    host, there = stage.host_of(member), stage.namespaces
     stage.send_away(member)
-    rest = [*stage.others(member), *hosts.ring_hosts, hosts.redis_host, *hosts.clients]
+    rest = [*stage.others(member), *there.ring_hosts, there.redis_host, *there.clients]
     with held(cuts([host], rest)):
         time.sleep(JUDGED_S)
     member.serves = True
@@ -101,19 +101,19 @@ def cut_from_all(stage: LongStage) -> None:
 def mute_to_clients(stage: LongStage) -> None:
     """What clients send arrives, and they have no answer."""
     member = stage.choose()
-    with held([Cut([stage.host_of(member)], stage.hosts.clients)]):
+    with held([Cut([stage.host_of(member)], stage.namespaces.clients)]):
         time.sleep(AWAY_S)
 
 
 def mute_leases(stage: LongStage) -> None:
     """What Redis is told is done, and the node doesn't know."""
-    with held([Cut([stage.hosts.redis_host], [stage.host_of(stage.choose())])]):
+    with held([Cut([stage.namespaces.redis_host], [stage.host_of(stage.choose())])]):
         time.sleep(AWAY_S)
 
 
 def cut_all_from_leases(stage: LongStage) -> None:
     nodes = [stage.host_of(member) for member in stage.members]
-    with held(cuts(nodes, [stage.hosts.redis_host])):
+    with held(cuts(nodes, [stage.namespaces.redis_host])):
         time.sleep(AWAY_S)
 
 
@@ -132,22 +132,22 @@ def mute_store(stage: LongStage) -> None:
     """What a node writes is stored, and it has no answer: it is fenced meanwhile or later."""
     member = stage.choose()
     member.serves = False
-    with held([Cut(stage.hosts.ring_hosts, [stage.host_of(member)])]):
+    with held([Cut(stage.namespaces.ring_hosts, [stage.host_of(member)])]):
         time.sleep(JUDGED_S)
     member.serves = True
 
 
 def cut_from_one(stage: LongStage) -> None:
     """A node from one Cassandra node: the two others are there."""
-    host, store = stage.host_of(stage.choose()), stage.rng.choice(stage.hosts.ring_hosts)
+    host, store = stage.host_of(stage.choose()), stage.rng.choice(stage.namespaces.ring_hosts)
     with held(cuts([host], [store])):
         time.sleep(HANG_S)
 
 
 def part_ring(stage: LongStage) -> None:
     """A Cassandra node from the other two: it answers, and has no quorum."""
-    alone = stage.rng.choice(stage.hosts.ring_hosts)
-    with held(cuts([alone], [host for host in stage.hosts.ring_hosts if host is not alone])):
+    alone = stage.rng.choice(stage.namespaces.ring_hosts)
+    with held(cuts([alone], [host for host in stage.namespaces.ring_hosts if host is not alone])):
         time.sleep(HANG_S)
     stage.heal()
 

@@ -22,17 +22,21 @@ QUICK = {
 
 class Member:
     def __init__(
-        self, folder: Path, name: str, site: Site, keyspace: str, clock: WallClock, plant: str = ""
-    ) -> None:
+        self, folder: Path, name: str, site: Site, keyspace: str, clock: WallClock,
+        plant: str = "", /, **settings: object,
+    ) -> None:  # fmt: skip
+        """`settings` of `[cluster]` beside those that it needs, or instead of them."""
         self.name = name
         self.site = site
         self.clock = clock
+        self.log = folder / f"{name}.log"
+        cluster = {f"cluster.{key}": value for key, value in {"name": name, **settings}.items()}
         self.node = Node(
             folder, plant, name=name, planted="tests.outages.cluster.plants", host=site.host,
             within=[*site.within, *clock.within],
             backing=[
                 *("--store", f"{site.store}/{keyspace}", "--leases", site.leases),
-                *_settings({**QUICK, **site.settings, "cluster.name": name}),
+                *_settings({**QUICK, **site.settings, **cluster}),
             ],
         )  # fmt: skip
         self.serves = False

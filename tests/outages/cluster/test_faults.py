@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ class Cluster:
     def __init__(self, nodes: int = 2) -> None:
         self.recorder = Recorder(1)
         self.members = [Member() for _ in range(nodes)]
-        self.on_busy = lambda: None
+        self.on_busy: Callable[[], None] = lambda: None
 
     def wait_until_busy(self) -> None:
         self.on_busy()

@@ -6,15 +6,19 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
 
+from tests.crash.child import Child
 from tests.outages.cluster.network import NAMES, Cut, Host, Network, cuts, leave_the_world
 from tests.outages.door import Door
+from tests.outages.stage import until
 
 PORT = 5000
 SILENT_S, PATIENCE_S = 0.3, 20.0
@@ -137,8 +141,23 @@ def test_a_command_runs_on_its_host() -> None:
     elsewhere(_command_on_a_host)
 
 
-def test_nothing_is_left() -> None:
+def _process_on_a_host(folder: Path) -> None:
+    leave_the_world()
+    host = Network().host("one")
+    child = Child([*host.within, "sleep", "1000"], folder / "log", folder)
+    (folder / "part").write_text(f"{child.pid}")
+    (folder / "part").rename(folder / "pid")
+    time.sleep(1000)
+
+
+def test_nothing_is_left_when_it_is_killed(tmp_path: Path) -> None:
     before = sorted(name for _, name in socket.if_nameindex())
-    elsewhere(_command_on_a_host)
+    run = get_context("spawn").Process(target=_process_on_a_host, args=(tmp_path,))
+    run.start()
+    until((tmp_path / "pid").exists, "no process on a host")
+    process = Path("/proc", (tmp_path / "pid").read_text())
+    assert process.exists()
+    run.kill()
+    until(lambda: not process.exists(), "it lives on")
     assert sorted(name for _, name in socket.if_nameindex()) == before
     assert not any(NAMES.glob("one"))

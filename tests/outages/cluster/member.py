@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.crash.node import Node
@@ -23,20 +24,20 @@ QUICK = {
 class Member:
     def __init__(
         self, folder: Path, name: str, site: Site, keyspace: str, clock: WallClock,
-        plant: str = "", /, **settings: object,
+        plant: str = "", *, settings: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
-        """`settings` of `[cluster]` beside those that it needs, or instead of them."""
+        """`settings` beside those that it needs, or instead of them."""
         self.name = name
         self.site = site
         self.clock = clock
         self.log = folder / f"{name}.log"
-        cluster = {f"cluster.{key}": value for key, value in {"name": name, **settings}.items()}
+        own = {**QUICK, **site.settings, "cluster.name": name, **(settings or {})}
         self.node = Node(
             folder, plant, name=name, planted="tests.outages.cluster.plants", host=site.host,
             within=[*site.within, *clock.within],
             backing=[
                 *("--store", f"{site.store}/{keyspace}", "--leases", site.leases),
-                *_settings({**QUICK, **site.settings, **cluster}),
+                *_settings(own),
             ],
         )  # fmt: skip
         self.serves = False

@@ -32,8 +32,10 @@ UTIME = 11
 class Node:
     """It may be killed, paused and stopped, and started again where it was."""
 
-    def __init__(self, name: str, folder: Path, backing: list[str]) -> None:
+    def __init__(self, name: str, folder: Path, backing: list[str], store: int) -> None:
+        """`store` is the process of Cassandra."""
         self.name = name
+        self._store = store
         self._log = folder / f"{name}.log"
         self._backing = backing
         self._listen = "127.0.0.1:0"
@@ -97,14 +99,34 @@ class Node:
 
     def cpu_s(self) -> float:
         """How long it has been computing."""
-        stat = Path("/proc", str(self._there.pid), "stat").read_text().rpartition(")")[2].split()
-        ticks = int(stat[UTIME]) + int(stat[UTIME + 1])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return _cpu_s(self._there.pid)
+
+    def store_cpu_s(self) -> float:
+        """How long Cassandra has been computing, for all nodes."""
+        return _cpu_s(self._store)
+
+    def requests(self) -> float:
+        """How many it has sent to Cassandra."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
+            found = re.search(r"^pushlane_store_requests (\S+)", answer.read().decode(), re.M)
+        assert found is not None
+        return float(found[1])
+
+    def memory_kib(self) -> int:
+        """What it has in memory, its share of what it shares with others."""
+        lines = Path("/proc", str(self._there.pid), "smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
     def put(self, path: str, body: bytes) -> None:
         headers = {"content-type": "application/json"}
         request = urllib.request.Request(self.url + path, body, headers, method="PUT")
         urllib.request.urlopen(request, timeout=30).close()
+
+
+def _cpu_s(pid: int) -> float:
+    stat = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
+    ticks = int(stat[UTIME]) + int(stat[UTIME + 1])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -113,7 +135,8 @@ def running_nodes(folder: Path, keyspace: str) -> Iterator[list[Node]]:
     with running_cassandra(1, JAVA, on_disk=True) as ring, running_redis() as cache:
         backing = ["--store", ring.url(keyspace), "--leases", cache.url]
         backing += ["--set", f"cluster.tenure_ms={TENURE_MS}"]
-        nodes = [Node(f"node-{n + 1}", folder, backing) for n in range(SIZE)]
+        [store] = ring.nodes
+        nodes = [Node(f"node-{n + 1}", folder, backing, store.process.pid) for n in range(SIZE)]
         try:
             for node in nodes:
                 node.start()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tests.outages.cluster.member import Backing, Member
 from tests.outages.stage import until
@@ -15,14 +14,21 @@ from tools.services.redis import Redis
 
 
 class Hosts:
-    def __init__(self, folder: Path, backing: Backing) -> None:
+    def __init__(self, folder: Path, backing: Backing, settings: Mapping[str, object]) -> None:
         self._folder = folder
         self._backing = backing
+        self._settings = settings
         self.members: list[Member] = []
 
-    def start(self, name: str, **options: Any) -> Member:
-        """`options` as `Member` takes them."""
-        member = Member(self._folder, name, self._backing, **options)
+    def start(
+        self, name: str, /, *, plant: str = "", planted: str = "", **settings: object
+    ) -> Member:
+        """`settings` of `[cluster]` beside those of all; for the rest see `Node`."""
+        own = {f"cluster.{key}": value for key, value in settings.items()}
+        member = Member(
+            self._folder, name, self._backing, plant, planted=planted,
+            settings={**self._settings, **own},
+        )  # fmt: skip
         self.members.append(member)
         member.start()
         return member
@@ -44,10 +50,13 @@ def states(at: Member) -> dict[str, str]:
 
 
 @contextmanager
-def running_hosts(folder: Path, count: int, ring: Ring, redis: Redis) -> Iterator[Hosts]:
+def running_hosts(
+    folder: Path, count: int, ring: Ring, redis: Redis, settings: Mapping[str, object]
+) -> Iterator[Hosts]:
     """So many, called node-1, node-2 …, until the end of the block."""
     [cassandra] = ring.nodes
-    hosts = Hosts(folder, Backing(cassandra.port, redis.port, f"hosts_{secrets.token_hex(4)}"))
+    backing = Backing(cassandra.port, redis.port, f"hosts_{secrets.token_hex(4)}")
+    hosts = Hosts(folder, backing, settings)
     try:
         for number in range(count):
             hosts.start(f"node-{number + 1}")

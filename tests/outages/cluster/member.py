@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,10 +33,11 @@ class Backing(NamedTuple):
 
 class Member:
     def __init__(
-        self, folder: Path, name: str, backing: Backing, plant: str = "",
-        planted: str = "tests.outages.cluster.plants", **settings: object,
+        self, folder: Path, name: str, backing: Backing, plant: str = "", *,
+        planted: str = "tests.outages.cluster.plants",
+        settings: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
-        """`settings` of `[cluster]` beside those that it needs, or instead of them."""
+        """`settings` beside those that it needs, or instead of them."""
         inside = free_port()
         self.name = name
         self.store_door = Door(backing.cassandra)
@@ -54,7 +56,7 @@ class Member:
                         "cluster.name": name,
                         "cluster.listen": f"{LOOPBACK}:{inside}",
                         "cluster.address": f"{LOOPBACK}:{self.peer_door.port}",
-                        **{f"cluster.{key}": value for key, value in settings.items()},
+                        **(settings or {}),
                     }
                 ),
             ],

@@ -14,12 +14,12 @@ import pushlane
 from bench.cluster.nodes import Node
 from bench.cluster.saying import tell
 
-QUEUE = "crowd"
-SHARDS = 12
-"""A queue of so many shards has some on every node."""
+SHARDS = (1, 12)
+"""A queue of twelve has some on every node."""
 AT_ONCE = 50
 CREDIT = 16
 IDLE_S = BUSY_S = 20.0
+PATIENT = pushlane.Settings(connect_ms=120_000)
 EACH_S = 4
 """A consumer gets a message every so many seconds."""
 FRAME = 32
@@ -29,73 +29,61 @@ class Used(NamedTuple):
     """By all nodes."""
 
     cpu_s: float
-    store_cpu_s: float
-    """By Cassandra."""
     requests: float
     """To Cassandra."""
 
 
-WORDS = {
-    "cpu_s": "CPU of all nodes, µs a message",
-    "store_cpu_s": "CPU of Cassandra, µs a message",
-    "requests": "requests to Cassandra, of a message",
-}
-SCALE = {"cpu_s": 1e6, "store_cpu_s": 1e6, "requests": 1.0}
-
-
 def crowd(nodes: list[Node], consumers: int) -> None:
     """Consumer by consumer to the nodes in turn; each has one subscription."""
-    nodes[0].put(f"/v1/queues/{QUEUE}", b'{"shards": %d}' % SHARDS)
-    asyncio.run(_measure(nodes, consumers))
+    for shards in SHARDS:
+        queue = f"crowd-{shards}"
+        nodes[0].put(f"/v1/queues/{queue}", b'{"shards": %d}' % shards)
+        tell(f"{consumers} consumers of a queue", f"{shards} shards")
+        asyncio.run(_measure(nodes, consumers, queue))
 
 
-async def _measure(nodes: list[Node], consumers: int) -> None:
+async def _measure(nodes: list[Node], consumers: int, queue: str) -> None:
     async with AsyncExitStack() as clients, asyncio.TaskGroup() as group:
-        takers = [group.create_task(_take(await _connect(clients, nodes[0])))]
+        takers = [group.create_task(_take(await _connect(clients, nodes[0]), queue))]
         await asyncio.sleep(2)  # the shards are open
         base, before = await _used(nodes, asyncio.sleep(IDLE_S)), _memory(nodes)
         for turn in range(consumers // AT_ONCE):
             node = nodes[turn % len(nodes)]
             many = await asyncio.gather(*(_connect(clients, node) for _ in range(AT_ONCE)))
-            takers += [group.create_task(_take(client)) for client in many]
+            takers += [group.create_task(_take(client, queue)) for client in many]
         await asyncio.sleep(5)
-        tell(
-            f"{consumers} consumers of {SHARDS} shards: KiB each, of all nodes",
-            f"{(_memory(nodes) - before) / consumers:.1f}",
-        )
+        tell("  memory of all nodes, KiB each", f"{(_memory(nodes) - before) / consumers:.1f}")
         idle = await _used(nodes, asyncio.sleep(IDLE_S))
         cpu = 1e6 * (idle.cpu_s - base.cpu_s) / IDLE_S / consumers
         tell("  idle: CPU of all nodes, µs a second each", f"{cpu:.1f}")
-        producer = await _connect(clients, nodes[0])
-        pace = consumers // EACH_S
-        busy = await _used(nodes, _publish(producer, pace))
+        producer, pace = await _connect(clients, nodes[0]), consumers // EACH_S
+        busy = await _used(nodes, _publish(producer, queue, pace))
         count = round(BUSY_S * pace)
-        for what, more in zip(Used._fields, map(sub, busy, idle), strict=True):
-            tell(
-                f"  a message every {EACH_S} s each: {WORDS[what]}",
-                f"{SCALE[what] * more / count:.2f}",
-            )
+        cpu, requests = 1e6 * (busy.cpu_s - idle.cpu_s), busy.requests - idle.requests
+        tell(f"  a message every {EACH_S} s each: CPU, µs a message", f"{cpu / count:.0f}")
+        tell("  … requests to Cassandra for each", f"{requests / count:.2f}")
         for taker in takers:
             taker.cancel()
 
 
 async def _connect(clients: AsyncExitStack, node: Node) -> pushlane.Client:
-    return await clients.enter_async_context(pushlane.connect(node.url))
+    connecting = pushlane.connect(node.url, settings=PATIENT)
+    return await clients.enter_async_context(connecting)
 
 
-async def _take(client: pushlane.Client) -> None:
-    async for message in await client.subscribe(QUEUE, credit=CREDIT):
+async def _take(client: pushlane.Client, queue: str) -> None:
+    async for message in await client.subscribe(queue, credit=CREDIT):
         with suppress(pushlane.LeaseLost):  # it was too slow, and somebody else had nothing to do
             await message.ack()
 
 
-async def _publish(client: pushlane.Client, pace: int) -> None:
+async def _publish(client: pushlane.Client, queue: str, pace: int) -> None:
     """So many messages a second, in frames of `FRAME`."""
     began = time.monotonic()
     for sent in range(0, round(BUSY_S * pace), FRAME):
         await asyncio.sleep(max(0.0, began + sent / pace - time.monotonic()))
         items = [pushlane.Item(body={"text": "x" * 188}) for _ in range(FRAME)]
-        for told in await client.publish_many(QUEUE, items):
+        for told in await client.publish_many(queue, items):
             assert told.error is None, told.error
 
 
@@ -109,7 +97,7 @@ def _now(nodes: list[Node]) -> Used:
     cpu_s, requests = (
         sum(getattr(node, each)() for node in nodes) for each in ("cpu_s", "requests")
     )
-    return Used(cpu_s, nodes[0].store_cpu_s(), requests)
+    return Used(cpu_s, requests)
 
 
 def _memory(nodes: list[Node]) -> int:

@@ -32,10 +32,8 @@ UTIME = 11
 class Node:
     """It may be killed, paused and stopped, and started again where it was."""
 
-    def __init__(self, name: str, folder: Path, backing: list[str], store: int) -> None:
-        """`store` is the process of Cassandra."""
+    def __init__(self, name: str, folder: Path, backing: list[str]) -> None:
         self.name = name
-        self._store = store
         self._log = folder / f"{name}.log"
         self._backing = backing
         self._listen = "127.0.0.1:0"
@@ -99,11 +97,9 @@ class Node:
 
     def cpu_s(self) -> float:
         """How long it has been computing."""
-        return _cpu_s(self._there.pid)
-
-    def store_cpu_s(self) -> float:
-        """How long Cassandra has been computing, for all nodes."""
-        return _cpu_s(self._store)
+        stat = Path("/proc", str(self._there.pid), "stat").read_text().rpartition(")")[2].split()
+        ticks = int(stat[UTIME]) + int(stat[UTIME + 1])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def requests(self) -> float:
         """How many it has sent to Cassandra."""
@@ -123,20 +119,13 @@ class Node:
         urllib.request.urlopen(request, timeout=30).close()
 
 
-def _cpu_s(pid: int) -> float:
-    stat = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
-    ticks = int(stat[UTIME]) + int(stat[UTIME + 1])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 @contextmanager
 def running_nodes(folder: Path, keyspace: str) -> Iterator[list[Node]]:
     """On services of their own, until the block ends."""
     with running_cassandra(1, JAVA, on_disk=True) as ring, running_redis() as cache:
         backing = ["--store", ring.url(keyspace), "--leases", cache.url]
         backing += ["--set", f"cluster.tenure_ms={TENURE_MS}"]
-        [store] = ring.nodes
-        nodes = [Node(f"node-{n + 1}", folder, backing, store.process.pid) for n in range(SIZE)]
+        nodes = [Node(f"node-{n + 1}", folder, backing) for n in range(SIZE)]
         try:
             for node in nodes:
                 node.start()

@@ -145,7 +145,7 @@ def make_ring(
         place = folder / f"cassandra-{number + 1}"
         place.mkdir(parents=True, exist_ok=True)
         token = (2 * number + 1) * TOKENS // (2 * size) - TOKENS // 2
-        write_files(place, configuration(host, hosts, token, port, storage_port, options.sync))
+        write_files(place, configuration(host, hosts, token, port, storage_port, options))
         run = command(java, jars, place, options)
         process = Process(f"Cassandra on {host}:{port}", run, folder / f"{place.name}.log")
         nodes.append(Node(host, port, process, size))

@@ -97,7 +97,7 @@ def _add_notes(keyspace: str, salt: UUID) -> list[str]:
     return [create_table(keyspace, NOTES, salt)]
 
 
-def _nothing(keyspace: str, salt: UUID) -> list[str]:
+def _nothing(_keyspace: str, _salt: UUID) -> list[str]:
     """Version 4 had set what version 6 sets anew."""
     return []
 

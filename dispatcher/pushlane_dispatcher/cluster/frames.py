@@ -196,6 +196,20 @@ class Yield(Frame, tag=24):
     term: int
 
 
+class HandOver(Frame, tag=25):
+    """To the next owner of a shard, before it may have the slot: who holds what of it. `Taken`."""
+
+    id: int
+    queue_id: str
+    shard: int
+    epoch: int
+    """Under which the asker had it."""
+    piece: bytes
+    """Some of the `Holder`s of its snapshot, packed."""
+    last: bool
+    """The snapshot is whole."""
+
+
 # What the owner says
 
 
@@ -329,13 +343,17 @@ class Yielded(Frame, tag=56):
     """Of the session, as it was left; None: it was not there."""
 
 
+class Taken(Frame, tag=57):
+    id: int
+
+
 Asked = (
     Pair | Open | Publish | Attach | Resume | Detach | Unsubscribe | End | SetCredit
-    | Settle | Ask | Look | Tell | CutOff | Yield
+    | Settle | Ask | Look | Tell | CutOff | Yield | HandOver
 )  # fmt: skip
 Told = (
     Paired | Opened | Moved | Refused | Gone | Published | Failed | Attached | Resumed | Settled
-    | Answer | Deliver | Lost | Hungry | Holds | Credited | Ended | Yielded
+    | Answer | Deliver | Lost | Hungry | Holds | Credited | Ended | Yielded | Taken
 )  # fmt: skip
 
 encode = msgspec.msgpack.Encoder().encode

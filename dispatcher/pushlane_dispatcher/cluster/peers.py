@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from pushlane_dispatcher.cluster import frames
-from pushlane_dispatcher.cluster.members import Members, takes_slots
+from pushlane_dispatcher.cluster.members import Members
 from pushlane_dispatcher.cluster.remote.asker import Asker, Lost, Way
 from pushlane_dispatcher.cluster.remote.shard import CUT
 from pushlane_dispatcher.cluster.settings import ClusterSettings
@@ -100,11 +100,7 @@ class Peers:
 
     def follow(self) -> None:
         """Have links to exactly those who are there."""
-        wanted = {
-            member.process: member
-            for member in self._members.others
-            if member.address and (takes_slots(member) or member.draining)
-        }
+        wanted = {member.process: member for member in self._members.others if member.address}
         for process, peer in list(self._peers.items()):
             if process not in wanted:
                 del self._peers[process]

@@ -212,7 +212,7 @@ class Router:
         route = await self._read(slot)
         if route is not None and route.process != self._ownership.process:
             raise Elsewhere(route.process, route.epoch)
-        if route is None and (not hops or self._members.leaving):
+        if route is None and (not hops or self._members.is_leaving):
             place = placed(slot, self._members.places)
             if place is not None and place.process != self._ownership.process:
                 raise Elsewhere(place.process, 0)

@@ -66,6 +66,10 @@ class Host(Protocol):
         """The shard, opened here; `Elsewhere` when it is not ours to have."""
         ...
 
+    def take_over(self, key: ShardKey, epoch: int, piece: bytes, last: bool) -> None:
+        """A piece of the snapshot of a shard that is about to be ours."""
+        ...
+
     def yield_session(self, session: str, term: int) -> bytes | None:
         """A client goes on with its session at another node. Its record, if it was here."""
         ...
@@ -159,6 +163,7 @@ class Serving:
             frames.Tell: self._tell,
             frames.CutOff: self._cut_off,
             frames.Yield: self._yield,
+            frames.HandOver: self._take_over,
         }
 
     def take(self, frame: bytes | memoryview) -> None:
@@ -448,6 +453,11 @@ class Serving:
     def _yield(self, asked: frames.Yield) -> None:
         record = self._host.yield_session(asked.session, asked.term)
         self._answer(frames.Yielded(asked.id, record))
+
+    def _take_over(self, asked: frames.HandOver) -> None:
+        key = ShardKey(asked.queue_id, asked.shard)
+        self._host.take_over(key, asked.epoch, asked.piece, asked.last)
+        self._answer(frames.Taken(asked.id))
 
     # The end
 

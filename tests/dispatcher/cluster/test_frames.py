@@ -48,6 +48,7 @@ SAMPLES: list[frames.Frame] = [
     frames.Tell(10),
     frames.CutOff(3, 30_000),
     frames.Yield(11, "s-1", 2),
+    frames.HandOver(12, "0f" * 16, 3, 7, b"packed", True),
     frames.Paired(),
     frames.Opened(1),
     frames.Moved(1, "ab" * 16, 12),
@@ -68,6 +69,7 @@ SAMPLES: list[frames.Frame] = [
     frames.Credited(6),
     frames.Ended(3, "not_found", "the queue was deleted", RECEIPTS),
     frames.Yielded(11, b"record"),
+    frames.Taken(12),
 ]  # fmt: skip
 
 

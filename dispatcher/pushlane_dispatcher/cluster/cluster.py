@@ -82,6 +82,7 @@ class Cluster:
         self._network = network
         self._shards = shards
         self._now = now
+        self._wall = wall
         self._resume_ms = resume_ms
         self._nursery = nursery
         self._row_of = row_of
@@ -89,7 +90,9 @@ class Cluster:
         self.start_soon = nursery.start_soon
         self.repeats = Repeats(settings, open_queue, nursery.start_soon, wall)
         self.members = Members(ownership, settings, self._members_changed)
-        self.peers = Peers(self.members, settings, network.dial, now, self._lost, nursery, chance)
+        self.peers = Peers(
+            self.members, settings, network.dial, now, wall, self._lost, nursery, chance
+        )
         self.router = Router(
             ownership, self.members, self.peers, settings, shards.open, shards.has_slot
         )
@@ -176,7 +179,7 @@ class Cluster:
                 rest.abort()
 
             pair.serving = Serving(
-                self, data, rest, self._now, self._settings, self._resume_ms, cut
+                self, data, rest, self._now, self._wall, self._settings, self._resume_ms, cut
             )
             self._servings[pair.serving] = None
             self._be_placed()

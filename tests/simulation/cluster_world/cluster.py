@@ -123,10 +123,13 @@ class ClusterOfNodes(ReplicatedCluster):
     @property
     def complete(self) -> bool:
         """Every shard of every queue has an owner."""
-        return all(
-            len(self.owned(queue)) == len(self.shards_of(self.labels[queue]))
-            for queue in self.there
-        )
+        return not self.unserved
+
+    @property
+    def unserved(self) -> list[ShardKey]:
+        served = {owned.runner.key for owned in self.every()}
+        keys = (key for queue in self.there for key in self.shards_of(self.labels[queue]))
+        return [key for key in keys if key not in served]
 
     def sample(self) -> None:
         for owned in self.every():

@@ -197,7 +197,7 @@ def _act(cluster: ClusterOfNodes) -> None:
     if world.calm:
         cluster.gather()
         if world.serene_since is not None and world.now >= world.serene_since:
-            assert cluster.complete, "a shard that nobody serves"
+            assert cluster.complete, f"nobody serves {cluster.unserved}"
     else:
         cluster.strike()
         manage(cluster)

@@ -175,8 +175,9 @@ async def _network(
         return
 
     def me() -> Me:
+        # The machine's clock: what we stamp with may be the store's time, whatever that one says.
         process = store.ownership.process
-        return Me(cluster.cluster, process, member.name, member.version, clock.wall)
+        return Me(cluster.cluster, process, member.name, member.version, clock.system)
 
     opened = False
     try:

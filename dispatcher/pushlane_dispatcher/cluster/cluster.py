@@ -38,6 +38,7 @@ from pushlane_storage.interface import StoreError
 from pushlane_storage.member import Member
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueRow
+from pushlane_storage.slot import SLOTS
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +100,8 @@ class Cluster:
         self._placed_as = ""
         """The process that others have reached: after a fence it is another one."""
         self.observer = Observer(
-            ownership, self.members, self.peers, settings, self._report, network.ahead_ms,
-            network.numbers,
+            ownership, self.members, self.peers, settings, self._report, shards.lateness,
+            network.ahead_ms, network.numbers,
         )  # fmt: skip
         self.report = self.observer.report
         self._pairs: dict[str, _Pair] = {}
@@ -155,14 +156,22 @@ class Cluster:
             nonlocal pair
             if pair is None:
                 asked = frames.decode_asked(frame)
-                assert isinstance(asked, frames.Pair)
+                if not isinstance(asked, frames.Pair):
+                    raise msgspec.ValidationError(f"{type(asked).__name__} before Pair")
                 pair = self._pair(asked.id, link, process, lane)
+            elif pair.serving is None:
+                raise msgspec.ValidationError("a request before both links are there")
             else:
-                assert pair.serving is not None, "it asks before both links are there"
                 pair.serving.take(frame)
 
         try:
             await link.run(take)
+        except msgspec.DecodeError as error:
+            member = self.members.find(process)
+            log.warning(
+                "the links of node %s are cut: it says what this node does not understand: %s",
+                process if member is None else member.name, error,
+            )  # fmt: skip
         finally:
             if pair is not None:
                 self._part(pair)
@@ -240,18 +249,24 @@ class Cluster:
         """What is counted here, for metrics."""
         places, own = self.members.places, self._ownership.process
         slots = self._shards.slots_since()
-        takeovers = self.router.takeovers
+        takeovers, late = self.router.takeovers, self.observer.late
+        roster_ms = self.members.roster_ms(trio.current_time())
         return {
             "fencings": self.members.fenced,
             "forwarded": self.router.forwarded,
+            "lag_seconds": late.lag_ms / 1000,
             "moves": self.moves,
+            "oldest_seconds": (late.oldest_ms or 0) / 1000,
             "peers": len(self.peers.up()),
             "repeats": self.repeats.repeated,
+            "roster_seconds": (roster_ms or 0) / 1000,
             "slots": len(slots),
             "slots_elsewhere": sum(
                 (place := placed(slot, places)) is not None and place.process != own
                 for slot in slots
             ),
+            "slots_orphaned": self.router.orphans,
+            "slots_placed": sum(map(self.belongs_here, range(SLOTS))),
             "takeover_seconds": takeovers.seconds,
             "takeover_seconds_most": takeovers.most,
             "takeovers": takeovers.count,
@@ -259,6 +274,9 @@ class Cluster:
 
     def node_states(self) -> dict[str, float]:
         return self.observer.states()
+
+    def breakers(self) -> dict[str, float]:
+        return self.observer.breakers()
 
     def latencies(self) -> dict[str, float]:
         return self.observer.latencies()

@@ -20,6 +20,7 @@ from pushlane_dispatcher.cluster.members import Members, takes_slots
 from pushlane_dispatcher.cluster.remote.asker import Asker, Lost, Way
 from pushlane_dispatcher.cluster.remote.shard import CUT
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.status import Breaker
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_storage.member import Member
 
@@ -41,6 +42,12 @@ class Refused(Exception):
 class Replaced(Exception):
     """Another process answers there."""
 
+    def __init__(self, process: str, name: str) -> None:
+        super().__init__(f"{name} ({process})")
+        self.process = process
+        self.name = name
+        """Of its node."""
+
 
 class CannotReach(Exception):
     """It can't be reached now, for whatever reason: the message says which."""
@@ -60,8 +67,17 @@ class Peer:
         self.changed = trio.Event()
         """Its links came up, or it is no more."""
         self.gone = False
+        self.dialling = False
         self.fault = ""
         """Why it can't be reached; empty: it can, or nobody has tried yet."""
+
+    @property
+    def breaker(self) -> Breaker:
+        """Requests go to a node only over links that are up. Those that broke are dialled again
+        after a pause, which is longer each time: one attempt, for all who wait."""
+        if self.asker is not None and self.asker.up:
+            return "closed"
+        return "half_open" if self.dialling else "open"
 
     def tell(self) -> None:
         self.changed.set()
@@ -126,6 +142,10 @@ class Peers:
         """The processes to which links are up."""
         return [process for process in self._peers if self.asker(process) is not None]
 
+    def breakers(self) -> dict[str, Breaker]:
+        """By process."""
+        return {process: peer.breaker for process, peer in self._peers.items()}
+
     async def _keep(self, peer: Peer) -> None:
         """A task: keep the links to a node up for as long as it is there."""
         pause = self._settings.redial_base_ms
@@ -139,6 +159,7 @@ class Peers:
     async def _connect(self, peer: Peer) -> bool:
         """Dial, and serve until it is over. False: it could not be reached."""
         process, address = peer.member.process, peer.member.address
+        peer.dialling = True
         try:
             async with self._pair(peer.member) as (data, rest):
                 await self._serve(peer, data, rest)
@@ -146,11 +167,13 @@ class Peers:
         except Refused:
             self._failed(peer, f"nobody listens at {address}")
             self._members.refused(process)
-        except Replaced:
-            self._failed(peer, f"another process answers at {address}")
-            self._members.replaced(process)
+        except Replaced as other:
+            self._failed(peer, f"another process answers at {address}, of node {other.name}")
+            self._members.replaced(process, other.process)
         except CannotReach as error:
             self._failed(peer, f"{address}: {error}")
+        finally:
+            peer.dialling = False
         return False
 
     def _failed(self, peer: Peer, fault: str) -> None:
@@ -187,7 +210,7 @@ class Peers:
                 told = frames.decode_told(frame)
                 if not isinstance(told, frames.Paired):
                     raise msgspec.ValidationError(f"{type(told).__name__} before Paired")
-                peer.asker, peer.fault = asker, ""
+                peer.asker, peer.fault, peer.dialling = asker, "", False
                 log.info("node %s is linked", peer.member.name)
                 peer.tell()
             else:

@@ -177,6 +177,11 @@ class Router:
         if gone_at is not None:
             self.takeovers.add(trio.current_time() - gone_at)
 
+    @property
+    def orphans(self) -> int:
+        """Slots whose owner is gone, of those that somebody here has asked for since."""
+        return len(self._orphans)
+
     def _is_there(self, process: str) -> bool:
         return process == self._ownership.process or self._members.find(process) is not None
 

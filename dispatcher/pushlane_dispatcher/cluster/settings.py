@@ -138,8 +138,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     status_ms: int = 2_000
     """How long the status waits for the store to say who has which slot."""
     doubt_ms: int = 15_000
-    """How long no other node reaches this one, or two have one name, until the log says so: a node
-    that starts again is there twice for a while."""
+    """How long no other node reaches this one, or two have one name or address, until the log says
+    so: a node that starts again is there twice for a while."""
+    refused_ms: int = 60_000
+    """How long the status shows that a link was refused: who is still not welcome tries again."""
 
     def __post_init__(self) -> None:
         given = [self.certificate is not None, self.key is not None, self.authority is not None]

@@ -245,10 +245,15 @@ class Engine:
 
     # Time
 
+    @property
+    def lag_ms(self) -> int:
+        """How long its oldest write has waited for the store: what is stored is so far behind."""
+        now = self._clock.now()
+        return now - next(iter(self._asked.values()), now)
+
     def _tick(self) -> None:
-        self._ticked_at = now = self._clock.now()
-        asked = next(iter(self._asked.values()), now)
-        if now - asked >= self._settings.decide_ms:  # who waits longer holds up another owner
+        self._ticked_at = self._clock.now()
+        if self.lag_ms >= self._settings.decide_ms:  # who waits longer holds up another owner
             self.stop(Stop.UNDECIDED)
         suspect, ended = self.shard.clock_suspect, self.shard.retention.ended
         self.shard.tick(self._ticked_at, self._clock.offset(), self._clock.doubted)

@@ -458,6 +458,16 @@ class ShardRunner:
         if self._notes is not None:
             self._notes.allow(what)
 
+    @property
+    def oldest_at(self) -> int | None:
+        """When the message was published that waits longest, of those in memory."""
+        return self._shard.window.oldest_at()
+
+    @property
+    def lag_ms(self) -> int:
+        """How far what is stored is behind what it knows."""
+        return self._engine.lag_ms
+
     def window_numbers(self) -> dict[str, int]:
         return self._shard.window.numbers()
 

@@ -14,6 +14,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import NamedTuple
 
 import trio
 
@@ -44,6 +45,16 @@ from pushlane_storage.queue import QueueRow
 from pushlane_storage.segment import DamagedSegment
 
 log = logging.getLogger(__name__)
+
+
+class Lateness(NamedTuple):
+    """How late shards are."""
+
+    oldest_ms: int | None
+    """Since when the oldest message was published that waits in memory; None: none waits."""
+    lag_ms: int
+    """How long the oldest write has waited for the store. What others read there is so far behind
+    what the owner knows."""
 
 
 class Held:
@@ -105,6 +116,15 @@ class Shards:
                 for name, number in held.runner.window_numbers().items():
                     sums[name] += number
         return sums
+
+    def lateness(self) -> Lateness:
+        """Over all open shards."""
+        open_here = [held.runner for held in self._held.values() if held.runner is not None]
+        oldest_at = [at for runner in open_here if (at := runner.oldest_at) is not None]
+        return Lateness(
+            max(0, self._context.clock.wall() - min(oldest_at)) if oldest_at else None,
+            max((runner.lag_ms for runner in open_here), default=0),
+        )
 
     def wake(self, refused: Set[object]) -> None:
         """Have those look whether they can go on whose windows are named."""

@@ -57,8 +57,8 @@ class Members:
     def refused(self, process: str) -> None:
         self.said.append(f"refused {process}")
 
-    def replaced(self, process: str) -> None:
-        self.said.append(f"replaced {process}")
+    def replaced(self, process: str, by: str) -> None:
+        self.said.append(f"replaced {process} by {by}")
 
 
 class Scene:
@@ -160,7 +160,12 @@ async def test_a_node_that_is_gone_is_let_go(autojump_clock: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [(Refused(), "refused b"), (Replaced(), "replaced b"), (CannotReach(""), "")]
+    ("fault", "said"),
+    [
+        (Refused(), "refused b"),
+        (Replaced("b2", "b"), "replaced b by b2"),
+        (CannotReach(""), ""),
+    ],
 )
 async def test_what_dialling_finds_is_told(
     autojump_clock: Any, fault: Exception, said: str
@@ -177,6 +182,28 @@ async def test_what_dialling_finds_is_told(
         assert pauses == sorted(pauses), "each is longer than the last one"
         assert pauses[0] < 0.1
         assert max(pauses) <= 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_requests_go_only_where_links_are_up(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        scene = Scene(nursery, redial_max_ms=60_000, redial_base_ms=60_000)
+        scene.follow("b")
+        assert scene.peers.breakers() == {"b": "open"}, "nobody has tried yet"
+        scene.pairs = False
+        await until(lambda: len(scene.links) == 2)
+        assert scene.peers.breakers() == {"b": "half_open"}
+        scene.links[0].inbox.append(frames.encode(frames.Paired()))
+        await scene.linked()
+        assert scene.peers.breakers() == {"b": "closed"}
+        scene.faults["rest"] = CannotReach("no way")
+        scene.links[1].abort()
+        await until(lambda: scene.peers.breakers() == {"b": "open"})
+        await trio.sleep(30)
+        assert scene.peers.breakers() == {"b": "open"}
+        assert len(scene.dials) == 2, "one attempt after each pause"
+        await trio.sleep(40)
+        assert len(scene.dials) == 3
         nursery.cancel_scope.cancel()
 
 

@@ -44,7 +44,7 @@ class MemoryLink:
     def send(self, frame: bytes) -> None:
         if not self.over and not self._air.is_cut(self._own, self._other):
             at = trio.current_time() + self._air.delay(self._own, self._other)
-            self.peer._inbox.append((at, bytes(frame)))
+            self.peer._inbox.append((at, self._air.accents.get(self._own, bytes)(frame)))
             self._air.most_waiting = max(self._air.most_waiting, self.waiting)
             self.peer._news.set()
 
@@ -87,6 +87,8 @@ class Air:
         """By address."""
         self.links: list[MemoryLink] = []
         self.cuts: set[frozenset[str]] = set()
+        self.accents: dict[str, Callable[[bytes], bytes]] = {}
+        """By address: what its frames are turned into, as of a node of another version."""
         self.most_delay = 0.0
         self._rng = Random(seed)
         self._last: dict[tuple[str, str], float] = {}
@@ -147,8 +149,10 @@ class MemoryNetwork(Network):
         there = self._air.nodes.get(member.address)
         if there is None or there._serve is None or there._nursery is None:
             raise Refused
+        if there is self:
+            raise CannotReach("itself")
         if there.process() != member.process:
-            raise Replaced
+            raise Replaced(there.process(), there.address.partition(":")[0])
         here = MemoryLink(self._air, self.address, member.address)
         far = MemoryLink(self._air, member.address, self.address)
         here.peer, far.peer = far, here

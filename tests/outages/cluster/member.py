@@ -31,15 +31,20 @@ class Backing(NamedTuple):
 
 
 class Member:
-    def __init__(self, folder: Path, name: str, backing: Backing, plant: str = "") -> None:
+    def __init__(
+        self, folder: Path, name: str, backing: Backing, plant: str = "",
+        planted: str = "tests.outages.cluster.plants", **settings: object,
+    ) -> None:  # fmt: skip
+        """`settings` of `[cluster]` beside those that it needs, or instead of them."""
         inside = free_port()
         self.name = name
         self.store_door = Door(backing.cassandra)
         self.lease_door = Door(backing.redis)
         self.peer_door = Door(inside)
         """Other nodes come through this one."""
+        self.log = folder / f"{name}.log"
         self.node = Node(
-            folder, plant, name=name, planted="tests.outages.cluster.plants",
+            folder, plant, name=name, planted=planted,
             backing=[
                 *("--store", f"cassandra://{LOOPBACK}:{self.store_door.port}/{backing.keyspace}"),
                 *("--leases", f"redis://{LOOPBACK}:{self.lease_door.port}"),
@@ -49,6 +54,7 @@ class Member:
                         "cluster.name": name,
                         "cluster.listen": f"{LOOPBACK}:{inside}",
                         "cluster.address": f"{LOOPBACK}:{self.peer_door.port}",
+                        **{f"cluster.{key}": value for key, value in settings.items()},
                     }
                 ),
             ],

@@ -34,3 +34,7 @@ class ClusterWorld(TrioWorld):
         self.link_chances = LinkChances.draw(self.rng)
         if self.profile.quiet:
             self.link_chances, self.ring_chances = LinkChances(), RingChances()
+
+    def latency(self) -> int:
+        """In calm times none is so long that somebody could be taken for dead."""
+        return int(self.rng.random() * 6) if self.calm else super().latency()

@@ -215,6 +215,8 @@ soak: setup $(JS_BUILT) ## simulate, break a cluster: MINUTES (10) each; all cra
 	$(install-services)
 	@tools/install-debian node nodejs npm
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))
+	$(call step,whole clusters in the simulation)
+	$(PY) -m tests.simulation --store cluster --first 1000 --seeds 1000
 	$(PY) -m tests.crash --seed $$(date +%s)
 	$(PY) -m tests.outages --cluster --minutes $(or $(MINUTES),10) --seed $$(date +%s)
 	ALL_PLACES=1 $(PY) -m tools.retrying -n 2 --dist worksteal tests/behaviour

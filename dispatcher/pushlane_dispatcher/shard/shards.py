@@ -34,7 +34,7 @@ from pushlane_dispatcher.shard.opening import Opener
 from pushlane_dispatcher.shard.repeat import Undecided, until_decided
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shares import Shares
-from pushlane_dispatcher.shard.slots import RELEASE_MS, Last, Slot, Slots
+from pushlane_dispatcher.shard.slots import Last, Slot, Slots
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_dispatcher.usage.counters import ShardCounters, Uncounted
 from pushlane_dispatcher.usage.writer import UsageWriter
@@ -521,7 +521,7 @@ class Shards:
                 [held for held in self._held.values() if held.slot in slots], Stop.MOVED
             )
         finally:
-            with trio.move_on_after(RELEASE_MS / 1000, shield=True):
+            with trio.CancelScope(shield=True):
                 await self._slots.release_idle(slots)
             for slot in slots:
                 slot.leaving = False

@@ -388,6 +388,7 @@ class NodeConsumer(Consumer):
             request = SettleRequest(self, late[0][0], [(self.world.op(), late[0][1])], own=False)
             op, receipt = request.items[0][0], f"{late[0][0]}.{late[0][1]}"
             holder = f"{fan.session}, before"
+            self.world.fault("settle.late")
             self.world.record(history.Settle(self.world.now, op, "ack", receipt, holder))
             self.world.after(
                 self.world.latency(), old.node.guarded(self._late), old, fan.number, late[0], op
@@ -399,7 +400,7 @@ class NodeConsumer(Consumer):
         sub = None if old.end.over or old.end.session is None else old.end.session.subs.get(number)
         if sub is None:
             return
-        self.world.fault("settle.late")
+        self.world.fault("settle.superseded")
 
         def answer(gather: Gather) -> None:
             ok = gather.error is None and not gather.lost and not gather.duplicate

@@ -32,9 +32,9 @@ from tests.simulation.population import TENANT
 from tests.simulation.replicated.run import answered, every, manage, observed, play, wait_for
 
 CHAOS_MS = 120_000
-RECOVERY_MS = 15_000
+RECOVERY_MS = 10_000
 """How long after the last fault everything must be well, and every slot is where it belongs."""
-TRAFFIC_MS = 4_000
+TRAFFIC_MS = 3_000
 DRAIN_MS = 120_000
 SUCCESSION_MS = 15_000
 THROUGH_MS = 5_000

@@ -179,7 +179,7 @@ bench-spark: setup ## benchmark the Spark jobs on 5,000,000 messages; QUICK=1, O
 	$(install-services)
 	$(PY) -m bench.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
-sim: setup ## simulate; SEED=n replays one run, STORE=sqlite or cassandra runs on that only
+sim: setup ## simulate; SEED=n replays one run, STORE=sqlite, cassandra or cluster runs on that only
 	$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
 
 powerloss: setup ## cut the power of the embedded store, 2,000 times

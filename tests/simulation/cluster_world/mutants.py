@@ -1,4 +1,4 @@
-"""Bugs planted in what makes nodes a cluster: fences, routes, repeats, credit, holders, sessions."""
+"""Bugs planted in what makes nodes a cluster: fences, routes, repeats, credit, sessions."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ from tests.simulation.replicated.mutants import LOST, TWICE, Patches, careless, 
 plant = Planter("cluster")
 
 
+def _of_owners(name: str) -> Patches:
+    return next(each for each in replicated.plant.mutants if each.name == name).patches
+
+
 @plant(*LOST, *TWICE, "audit", "exception", "fence", "transfer")
 def two_nodes_with_one_nonce() -> Patches:
     make: Any = Membership.__init__
@@ -51,10 +55,6 @@ def a_claim_without_a_fence() -> Patches:
 @plant(*LOST, *TWICE, "key_order", "transfer")
 def a_seal_before_the_fence() -> Patches:
     return _of_owners("the_seal_says_what_was_there_before_the_claim")
-
-
-def _of_owners(name: str) -> Patches:
-    return next(each for each in replicated.plant.mutants if each.name == name).patches
 
 
 @plant("phantom", "unacked_unknown")

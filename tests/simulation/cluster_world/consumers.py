@@ -42,6 +42,7 @@ from tests.simulation.population import TENANT
 if TYPE_CHECKING:
     from tests.simulation.cluster_world.cluster import ClusterOfNodes
     from tests.simulation.cluster_world.node import ClusterNode
+    from tests.simulation.cluster_world.world import ClusterWorld
     from tests.simulation.profile import Manner
 
 REPEAT_MS = 100
@@ -130,6 +131,7 @@ class Stream:
 
 class NodeConsumer(Consumer):
     cluster: ClusterOfNodes
+    world: ClusterWorld
     fan: Stream | None  # type: ignore[assignment]
     _last: ClusterNode | None = None
     _before: NodeConnection | None = None
@@ -293,6 +295,10 @@ class NodeConsumer(Consumer):
         else:
             assert isinstance(frame, ErrorFrame), frame
             self._refused(conn, fan, frame)
+
+    def _take_up_next(self) -> None:
+        if not self.world.asleep:
+            super()._take_up_next()
 
     def _got(self, frame: Deliver) -> None:
         self.fed = self.world.now

@@ -37,6 +37,11 @@ RECOVERY_MS = 10_000
 TRAFFIC_MS = 3_000
 DRAIN_MS = 120_000
 SUCCESSION_MS = 15_000
+ASLEEP_MS = 500
+"""How long consumers take up nothing before a node drains: so that much is out."""
+SETTLED_MS = 700
+"""Who has not moved a slot for so long won't."""
+MOVE_MS = 8_000
 THROUGH_MS = 5_000
 """How long it may take to open a queue through any node."""
 TICK_MS = 10
@@ -129,9 +134,11 @@ async def _play(world: ClusterWorld, cluster: ClusterOfNodes, events: int) -> No
     await wait_for(world, RECOVERY_MS)
     if _is_broken(world):
         return
-    moves: int = cluster.moves
     await _ask_all(cluster)
     world.traffic = True
+    if world.drains:
+        await _drain_one(world, cluster)
+    moves: int = cluster.moves
     await wait_for(world, TRAFFIC_MS)
     world.traffic = False
     deadline = world.now + DRAIN_MS + world.farthest
@@ -173,6 +180,45 @@ async def _ask_all(cluster: ClusterOfNodes) -> None:
             for queue in cluster.there:
                 nursery.start_soon(ask, node, queue)
     assert not late, f"not served: {late}"
+
+
+async def _drain_one(world: ClusterWorld, cluster: ClusterOfNodes) -> None:
+    """An owner gives all that it has to others, and gets it back: nobody loses what is out."""
+    world.asleep, world.serene_since = True, None
+    await wait_for(world, ASLEEP_MS)
+    owner = world.rng.choice(list({owned.node: None for owned in cluster.every()}))
+    lost = _taken_over(world)
+    await _set_draining(world, cluster, owner, draining=True)
+    world.asleep = False
+    for consumer in cluster.consumers:
+        consumer.wake()
+    await _set_draining(world, cluster, owner, draining=False)
+    assert _taken_over(world) == lost, "a hand-over forgot what was out"
+    world.serene_since = world.now
+
+
+async def _set_draining(
+    world: ClusterWorld, cluster: ClusterOfNodes, owner: ClusterNode, *, draining: bool
+) -> None:
+    """Come back when all has moved that is to move."""
+    assert owner.dispatcher is not None
+    world.fault("node.drained" if draining else "node.takes_slots_again")
+    await owner.dispatcher.set_draining(owner.member, draining)
+    deadline = world.now + MOVE_MS
+    await wait_for(world, SETTLED_MS)
+    while world.now < deadline:
+        moves = cluster.moves
+        await wait_for(world, SETTLED_MS)
+        if moves == cluster.moves and cluster.complete:
+            break
+    assert cluster.complete, f"nobody serves {cluster.unserved}"
+    has = any(owned.node is owner for owned in cluster.every())
+    assert not (draining and has), f"{owner.name} drains, and has slots"
+
+
+def _taken_over(world: ClusterWorld) -> int:
+    """Messages that were granted again though their last grant was not over."""
+    return world.checker._ledger.report.notes.get("takeover", 0)
 
 
 async def _succeed(world: ClusterWorld, cluster: ClusterOfNodes) -> None:

@@ -186,7 +186,7 @@ bench-spark: setup ## benchmark the Spark jobs on 5,000,000 messages; QUICK=1, O
 	$(install-services)
 	$(PY) -m bench.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
-sim: setup ## simulate; SEED=n replays one run, STORE=sqlite or cassandra runs on that only
+sim: setup ## simulate; SEED=n replays one run, STORE=sqlite, cassandra or cluster runs on that only
 	$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
 
 powerloss: setup ## cut the power of the embedded store, 2,000 times
@@ -223,6 +223,8 @@ soak: setup $(JS_BUILT) ## simulate, break a cluster: MINUTES (10) each; all cra
 	$(install-services)
 	$(install-cluster)
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))
+	$(call step,whole clusters in the simulation)
+	$(PY) -m tests.simulation --store cluster --first 1000 --seeds 1000
 	$(PY) -m tests.crash --seed $$(date +%s)
 	$(PY) -m tests.outages --cluster --long --times 1 --minutes $(or $(MINUTES),10) --seed $$(date +%s)
 	ALL_PLACES=1 $(PY) -m tools.retrying -n 2 --dist worksteal tests/behaviour

@@ -6,7 +6,8 @@ the other way: deliveries and, in order with them, what else it tells its sinks.
 on the lane "rest", so that settles and answers never wait behind messages.
 
 A *ref* is the asker's number for a shard, a *sub* for a subscription, an *id* for a request; all of
-them are good for one pair of links. Times travel as durations: nodes have clocks of their own.
+them are good for one pair of links. Times travel as durations, or with what time it is for the one
+who says it: nodes have clocks of their own.
 
 This is version 1, kept in tests/dispatcher/cluster/frames.json. A later version only adds: fields
 at the end of a frame, frames with new tags that are sent to nodes that know them.
@@ -91,6 +92,8 @@ class Publish(Frame, tag=12):
     id: int
     messages: list[Message]
     lanes: list[int] | None
+    wall: int = 0
+    """What time it is for the asker, by which the messages are stamped; 0: it does not say."""
 
 
 class Attach(Frame, tag=13):

@@ -36,6 +36,10 @@ decode_question = msgspec.msgpack.Decoder(AnyQuestion).decode
 
 PIECE_BYTES = 1 << 20
 """Deliveries go in frames of about this, so that others get their turn on the link."""
+CLOCKS_MS = 500
+"""The clock of a node whose times are further from ours than this, with the time that a publish was
+on its way, is another one: what it stamped is stamped anew, or its delays and ends came too early
+or late."""
 
 
 class Elsewhere(Exception):
@@ -131,7 +135,7 @@ class FarSink:
 
 class Serving:
     def __init__(
-        self, host: Host, data: Way, rest: Way, now: Callable[[], int],
+        self, host: Host, data: Way, rest: Way, now: Callable[[], int], wall: Callable[[], int],
         settings: ClusterSettings, resume_ms: int, cut: Callable[[str], None],
     ) -> None:  # fmt: skip
         """`cut` ends the links."""
@@ -139,6 +143,7 @@ class Serving:
         self.data = data
         self._rest = rest
         self._now = now
+        self._wall = wall
         self._settings = settings
         self._asks = 0
         self._held_back: dict[FarSink, None] = {}
@@ -241,6 +246,9 @@ class Serving:
     # Publishing
 
     def _publish(self, asked: frames.Publish) -> None:
+        shift = self._wall() - asked.wall
+        if asked.wall and abs(shift) > CLOCKS_MS:
+            asked.messages = [_stamped_anew(message, shift) for message in asked.messages]
         served = self._served.get(asked.ref)
         if served is None:
             self._fail(asked.id, Unsent("the shard has stopped", retry_ms=0))
@@ -473,6 +481,15 @@ class Serving:
         subs, self._subs = self._subs, {}
         for sink in subs.values():
             sink.served.runner.cut_off(sink.prefix, sink, self._resume_ms)
+
+
+def _stamped_anew(message: Message, shift: int) -> Message:
+    return msgspec.structs.replace(
+        message,
+        published_at=message.published_at + shift,
+        not_before=message.not_before and message.not_before + shift,
+        expires_at=message.expires_at and message.expires_at + shift,
+    )
 
 
 def _unsent(runner: ShardRunner) -> Unsent:

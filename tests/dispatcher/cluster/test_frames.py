@@ -32,7 +32,7 @@ QUESTION = msgspec.Raw(encode(GetStats()))
 SAMPLES: list[frames.Frame] = [
     frames.Pair("0123456789abcdef"),
     frames.Open(1, "default", "orders", "0f" * 16, 3, 0, (Claim("key:1", 50),)),
-    frames.Publish(1, 2, [MESSAGE], [4]),
+    frames.Publish(1, 2, [MESSAGE], [4], 1_700_000_000_100),
     frames.Attach(
         1, 3, 4, "s-1", 64, None, True, False, True, "client", (Claim("key:1", 50),), "p~0",
         RECEIPTS, 1
@@ -88,6 +88,11 @@ def test_every_frame_has_a_sample_and_a_tag_of_its_own() -> None:
 def test_frames_are_what_they_always_were() -> None:
     golden: dict[str, str] = msgspec.json.decode(VECTORS.read_bytes())
     assert {type(sample).__name__: encode(sample).hex() for sample in SAMPLES} == golden
+
+
+def test_a_publish_need_not_say_what_time_it_is() -> None:
+    fields = msgspec.msgpack.decode(encode(frames.Publish(1, 2, [MESSAGE], [4], 5)))
+    assert decode(encode(fields[:-1])) == frames.Publish(1, 2, [MESSAGE], [4])
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)

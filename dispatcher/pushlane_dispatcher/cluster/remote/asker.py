@@ -59,13 +59,14 @@ class Asker:
     """What the gateways of this node ask of shards of one other node, over a pair of links."""
 
     def __init__(
-        self, process: str, data: Way, rest: Way, now: Callable[[], int], lost: Lost,
-        settings: ClusterSettings,
+        self, process: str, data: Way, rest: Way, now: Callable[[], int], wall: Callable[[], int],
+        lost: Lost, settings: ClusterSettings,
     ) -> None:  # fmt: skip
         self.process = process
         self.data = data
         self.rest = rest
         self.now = now
+        self.wall = wall
         self.settings = settings
         self.up = True
         self._lost = lost

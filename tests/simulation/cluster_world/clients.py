@@ -236,6 +236,7 @@ class Session:
 
     def _resumed(self, conn: NodeConnection, lost: list[ReceiptRun]) -> None:
         if self.conn is conn:
+            self.gone(lost)
             self.world.record(history.Resume(self.world.now, self.label))
             self._answer(self.consumer.resumed, self, lost)
 

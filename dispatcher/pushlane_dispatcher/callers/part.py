@@ -26,9 +26,9 @@ DOWN = Unavailable("the queue moves: try again", retry_ms=100)
 
 class Part:
     __slots__ = (
-        "_asked", "_feed", "_had", "_listed", "_most", "_resuming", "credit", "generation", "lease_ms",
-        "number",
-        "orphans", "place", "prefix", "resting", "shard", "showing", "up", "waiting",
+        "_asked", "_feed", "_had", "_listed", "_most", "_resuming", "credit", "generation",
+        "lease_ms", "number", "orphans", "place", "prefix", "resting", "returning", "shard",
+        "showing", "up", "waiting",
     )  # fmt: skip
 
     shard: ShardPort
@@ -64,6 +64,8 @@ class Part:
         self._had = 0
         """So many messages it had when that stopped: its next owner may hold them for it, though
         a client that came back since lists fewer."""
+        self.returning = False
+        """Somebody sees to it that it is attached again."""
         self._listed: list[ReceiptRun] | None = None
         """The same, by a client that came back while the shard was being attached."""
 

@@ -52,9 +52,9 @@ Grant = tuple[int, int]
 
 class Consumers:
     __slots__ = (
-        "_again", "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log", "_meter", "_name",
-        "_resend", "_verdicts", "_window", "hunger", "idle", "places",
-        "settled", "subscriptions", "timers",
+        "_again", "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log", "_meter",
+        "_name", "_resend", "_verdicts", "_window", "hunger", "idle", "places", "settled",
+        "subscriptions", "timers",
     )  # fmt: skip
 
     def __init__(

@@ -2,8 +2,8 @@
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Fetch
-from tests.dispatcher.core.consumer import Consumer, flat
 from pushlane_storage.queue import QueueConfig
+from tests.dispatcher.core.consumer import Consumer, flat
 from tests.dispatcher.core.harness import Rig, prompt
 
 # Away and back

@@ -26,6 +26,8 @@ from pushlane_storage.message import Message
 
 VERSION = 1
 """Of these frames."""
+ANY_ID = 1 << 62
+"""More than any number of a request."""
 
 
 class Frame(msgspec.Struct, array_like=True, gc=False):
@@ -196,6 +198,12 @@ class Yield(Frame, tag=24):
     term: int
 
 
+class Leave(Frame, tag=25):
+    """The shard is not wanted (any more): nobody waited for its opening."""
+
+    ref: int
+
+
 # What the owner says
 
 
@@ -223,6 +231,8 @@ class Gone(Frame, tag=43):
     ref: int
     code: str
     message: str
+    last: int = ANY_ID
+    """The last publish that came in time: later ones were certainly not taken."""
 
 
 class Published(Frame, tag=44):
@@ -331,7 +341,7 @@ class Yielded(Frame, tag=56):
 
 Asked = (
     Pair | Open | Publish | Attach | Resume | Detach | Unsubscribe | End | SetCredit
-    | Settle | Ask | Look | Tell | CutOff | Yield
+    | Settle | Ask | Look | Tell | CutOff | Yield | Leave
 )  # fmt: skip
 Told = (
     Paired | Opened | Moved | Refused | Gone | Published | Failed | Attached | Resumed | Settled

@@ -298,12 +298,14 @@ class RemoteShard:
         if self._prefixes.get(sub.prefix) is sub:
             del self._prefixes[sub.prefix]
 
-    def stop(self, code: str, message: str) -> list[Sent]:
-        """It is no more. What was published and has no answer, in its order."""
+    def stop(self, code: str, message: str, last: int) -> list[Sent]:
+        """It is no more. What was published and has no answer, in its order; what has a higher
+        number than `last` did not get there in time."""
         self.running = False
         self._room.set()
-        for id in self._sent:
+        for id, one in self._sent.items():
             self.asker.waive(id)
+            one.unsent |= id > last
         sent, self._sent = list(self._sent.values()), {}
         for sub in list(self._subs.values()):
             self.drop(sub)

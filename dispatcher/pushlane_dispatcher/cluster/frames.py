@@ -27,6 +27,8 @@ from pushlane_storage.message import Message
 
 VERSION = 1
 """Of these frames."""
+ANY_ID = 1 << 62
+"""More than any number of a request."""
 
 
 class Frame(msgspec.Struct, array_like=True, gc=False):
@@ -213,6 +215,12 @@ class HandOver(Frame, tag=25):
     """The snapshot is whole."""
 
 
+class Leave(Frame, tag=26):
+    """The shard is not wanted (any more): nobody waited for its opening."""
+
+    ref: int
+
+
 # What the owner says
 
 
@@ -240,6 +248,8 @@ class Gone(Frame, tag=43):
     ref: int
     code: str
     message: str
+    last: int = ANY_ID
+    """The last publish that came in time: later ones were certainly not taken."""
 
 
 class Published(Frame, tag=44):
@@ -352,7 +362,7 @@ class Taken(Frame, tag=57):
 
 Asked = (
     Pair | Open | Publish | Attach | Resume | Detach | Unsubscribe | End | SetCredit
-    | Settle | Ask | Look | Tell | CutOff | Yield | HandOver
+    | Settle | Ask | Look | Tell | CutOff | Yield | HandOver | Leave
 )  # fmt: skip
 Told = (
     Paired | Opened | Moved | Refused | Gone | Published | Failed | Attached | Resumed | Settled

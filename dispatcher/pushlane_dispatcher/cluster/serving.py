@@ -82,12 +82,14 @@ class Host(Protocol):
 class Served:
     """A shard that the other node uses."""
 
-    __slots__ = ("claims", "line", "ref", "runner", "waiting")
+    __slots__ = ("claims", "last", "line", "ref", "runner", "waiting")
 
     def __init__(self, ref: int, runner: ShardRunner, claims: Claims) -> None:
         self.ref = ref
         self.runner = runner
         self.claims = claims
+        self.last = 0
+        """The number of the last publish that came."""
         self.line: deque[frames.Publish] = deque()
         """Publishes that wait for room."""
         self.waiting = 0
@@ -169,6 +171,7 @@ class Serving:
             frames.CutOff: self._cut_off,
             frames.Yield: self._yield,
             frames.HandOver: self._take_over,
+            frames.Leave: self._leave,
         }
 
     def take(self, frame: bytes | memoryview) -> None:
@@ -237,7 +240,10 @@ class Serving:
         reason = served.runner.stopped_by
         code = "unavailable" if reason is None else reason.code
         message = "it has stopped" if reason is None else reason.value
-        self._answer(frames.Gone(served.ref, code, message))
+        self._answer(frames.Gone(served.ref, code, message, served.last))
+
+    def _leave(self, asked: frames.Leave) -> None:
+        self._served.pop(asked.ref, None)
 
     def _runner(self, ref: int) -> ShardRunner | None:
         served = self._served.get(ref)
@@ -252,7 +258,9 @@ class Serving:
         served = self._served.get(asked.ref)
         if served is None:
             self._fail(asked.id, Unsent("the shard has stopped", retry_ms=0))
-        elif served.line or served.runner.congested:
+            return
+        served.last = asked.id
+        if served.line or served.runner.congested:
             self._line_up(served, asked)
         else:
             self._publish_now(served, asked)

@@ -141,6 +141,46 @@ async def test_a_publish_that_was_taken_has_no_answer_when_its_shard_stops(
         assert pair.kept == {}
 
 
+async def test_a_publish_that_the_end_of_its_shard_overtakes_was_not_taken(
+    autojump_clock: Any,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        owner = FakeShard()
+        pair = Pair(FakeHost(nursery, owner))
+        shard, answers = await pair.open(), Heard()
+        shard.publish_soon([msg(b"1")], answers)
+        await pair.settle_down()
+        shard.publish_soon([msg(b"2")], answers)
+        owner.stop(pair.serving)
+        pair.arrive(pair.told["rest"])
+        ((_, sent),) = pair.lost
+        assert [one.unsent for one in sent] == [False, True]
+        await pair.settle_down()
+        assert (answers.all, pair.kept) == ([], {})
+
+
+async def test_an_opening_that_nobody_waits_for_any_more_leaves_nothing(
+    autojump_clock: Any,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        pair = Pair(FakeHost(nursery, FakeShard()))
+        with trio.move_on_after(1):
+            await pair.asker.open(ROW, 0, 0, ())
+        await pair.settle_down()
+        assert pair.kept == {}
+
+
+async def test_a_shard_that_was_opened_twice_is_left_once(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        pair = Pair(FakeHost(nursery, FakeShard()))
+        first, second = await pair.open(), await pair.open()
+        pair.asker.leave(second)
+        pair.asker.leave(second)
+        await pair.settle_down()
+        assert (first.running, second.running) == (True, False)
+        assert pair.kept == {"shards": 1, "served": 1}
+
+
 async def test_what_comes_for_a_shard_that_has_stopped_fails(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
         owner = FakeShard()

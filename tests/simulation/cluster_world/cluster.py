@@ -256,3 +256,7 @@ class ClusterOfNodes(ReplicatedCluster):
         """What a zombie takes for started is its own affair, once the receipt is void."""
         if self.is_newest(shard) or self.world.is_valid(receipt):
             self.world.record(history.Start(self.world.now, receipt))
+
+    def recalled(self, shard: Shard, receipt: str) -> None:
+        if self.is_newest(shard):
+            self.world.record(history.LeaseLost(self.world.now, receipt, unseen=True))

@@ -71,13 +71,13 @@ def a_settle_over_a_stale_route_counts() -> Patches:
     settled = RemoteShard._settled
 
     def hopeful(
-        self: RemoteShard, prefix: str, act: Act, receipts: list[ReceiptRun],
+        self: RemoteShard, prefix: str, generation: int, act: Act, receipts: list[ReceiptRun],
         answer: SettleAnswer, told: frames.Settled | PushlaneError,
     ) -> None:  # fmt: skip
         if isinstance(told, PushlaneError):
             answer(SettleTicket(), None)
         else:
-            settled(self, prefix, act, receipts, answer, told)
+            settled(self, prefix, generation, act, receipts, answer, told)
 
     return [(RemoteShard, "_settled", hopeful)]
 

@@ -58,6 +58,7 @@ async def _run(world: ClusterWorld, events: int) -> Report:
             patch.object(Sender, "add", observed(cluster)),
             patch.object(Engine, "_transferred", answered(cluster)),
             patch.object(Shard, "settle", _started(cluster)),
+            patch.object(Shard, "adopt", _recalled(cluster)),
             patch.object(OpenQueue, "publish_soon", _reached(cluster)),
             patch.object(Repeats, "_publish", _repeated(cluster)),
             patch.object(sessions.secrets, "token_urlsafe", lambda n: world.rng.randbytes(n).hex()),
@@ -92,6 +93,21 @@ def _started(cluster: ClusterOfNodes) -> Any:
                 cluster.started(self, f"{sub.prefix}.{n}")
 
     return started
+
+
+def _recalled(cluster: ClusterOfNodes) -> Any:
+    """What goes back because it did not get to its client's gateway."""
+    adopt = Shard.adopt
+
+    def recalled(self: Shard, sub: Any, held: Any, now: int) -> Any:
+        before = list(sub.held)
+        resumed = adopt(self, sub, held, now)
+        for n in before:
+            if n not in sub.held:
+                cluster.recalled(self, f"{sub.prefix}.{n}")
+        return resumed
+
+    return recalled
 
 
 def _reached(cluster: ClusterOfNodes) -> Any:

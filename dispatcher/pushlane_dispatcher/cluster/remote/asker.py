@@ -121,10 +121,18 @@ class Asker:
     def _opened(self, told: frames.Opened | frames.Moved | frames.Refused) -> None:
         opening = self._opening.pop(told.ref, None)
         if opening is None:  # nobody waits any more
+            if isinstance(told, frames.Opened):
+                self.rest.send(encode(frames.Leave(told.ref)))
             return
         if isinstance(told, frames.Opened):
             self._shards[told.ref] = RemoteShard(self, told.ref, opening.row, opening.number)
         opening.told(told)
+
+    def leave(self, shard: RemoteShard) -> None:
+        """Nobody has used it, and nobody will."""
+        if self._shards.pop(shard.ref, None) is not None:
+            shard.running = False
+            self.rest.send(encode(frames.Leave(shard.ref)))
 
     # Requests
 
@@ -233,10 +241,10 @@ class Asker:
     def _gone(self, told: frames.Gone) -> None:
         shard = self._shards.pop(told.ref, None)
         if shard is not None:
-            self._end(shard, told.code, told.message)
+            self._end(shard, told.code, told.message, told.last)
 
-    def _end(self, shard: RemoteShard, code: str, message: str) -> None:
-        sent = shard.stop(code, message)
+    def _end(self, shard: RemoteShard, code: str, message: str, last: int = frames.ANY_ID) -> None:
+        sent = shard.stop(code, message, last)
         self._lost(shard, sent)
 
     def over(self) -> None:

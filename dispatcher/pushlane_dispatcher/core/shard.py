@@ -193,7 +193,8 @@ class Shard:
     def effects(self, now: int) -> list[Effect]:
         """Hand over what is to be done, after granting and flushing what can be."""
         wall = now + self.offset
-        self.consumers.resend()
+        if self.consumers.again:
+            self.consumers.resend()
         rests = self.config.paused or not self.granting
         if not rests:
             self.consumers.pump(now, wall)

@@ -197,7 +197,7 @@ class End:
         self._gone = True
         self._finish()
         sessions: Any = self.gateway.sessions
-        session = self.session
+        session: Any = self.session
         if session is not None and session.connection is self and not clean:
             self.client.detached(session.ref)
         sessions.left(self, clean)

@@ -20,7 +20,6 @@ from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.shard.engine import Engine
 from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_dispatcher.shard.sender import Sender
-from pushlane_gateway.session import sessions
 from pushlane_history import event as history
 from pushlane_history.rule import Report
 from pushlane_storage.message import Message
@@ -61,7 +60,7 @@ async def _run(world: ClusterWorld, events: int) -> Report:
             patch.object(Shard, "adopt", _recalled(cluster)),
             patch.object(OpenQueue, "publish_soon", _reached(cluster)),
             patch.object(Repeats, "_publish", _repeated(cluster)),
-            patch.object(sessions.secrets, "token_urlsafe", lambda n: world.rng.randbytes(n).hex()),
+            patch("secrets.token_urlsafe", lambda n: world.rng.randbytes(n).hex()),
         ):
             try:
                 await _play(world, cluster, events)

@@ -336,6 +336,20 @@ class Dispatcher:
         await self._manager.finish(tenant, name)
         raise NotFound(f"there is no queue {name}")
 
+    async def open_shard(
+        self, tenant: str, name: str, queue_id: str, number: int, claims: Claims | None = None
+    ) -> ShardPort:
+        """One shard of a queue, though others may not be there. `NotFound` when the queue is
+        another one by now."""
+        found = self._found(tenant, name, claims)
+        if found is None and self.cluster is not None:
+            row = await self._row_of(tenant, name, queue_id)
+            return await self._open_shard(row, number, claims)
+        queue = found or await self.open(tenant, name, claims=claims)
+        if queue.row.id != queue_id:
+            raise NotFound(f"queue {name} was deleted")
+        return queue.shards[number]
+
     async def open_for(self, caller: Caller, name: str) -> OpenQueue:
         """The same for a caller, who may have it made."""
         found = self.opened(caller.tenant, name)

@@ -148,7 +148,7 @@ async def test_its_client_comes_back_while_it_is_attached_again() -> None:
         feed.detach(5_000)
         answers: list[list[ReceiptRun]] = []
         listed: list[ReceiptRun] = [("p", 2, 2)]
-        feed._reattaching = True
+        part.returning = True
         feed.resume(listed, (), answers.append)
         assert answers == [[]]
         shard.attached([("p", 3, 3)])
@@ -161,7 +161,7 @@ async def test_its_client_comes_back_while_it_is_attached_again() -> None:
 async def test_its_client_comes_back_twice_meanwhile() -> None:
     async with rig() as r:
         _, feed, part, shard, told = down(r)
-        feed._reattaching = True
+        part.returning = True
         for n in (1, 2):
             feed.detach(5_000)
             feed.resume([("p", n, n)], (), lambda _: None)
@@ -186,7 +186,7 @@ async def test_its_client_goes_away_while_it_is_attached_again() -> None:
 async def test_it_is_attached_once_more_when_the_shard_stops_again_meanwhile() -> None:
     async with rig() as r:
         _, feed, part, shard, told = down(r)
-        feed._reattaching = True
+        part.returning = True
         feed.detach(5_000)
         feed.resume([("p", 2, 2)], (), lambda _: None)
         shard.attached([])

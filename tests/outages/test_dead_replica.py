@@ -22,7 +22,8 @@ from pushlane_storage.cassandra.ring import Table
 from pushlane_storage.cassandra.schema import migrate
 from pushlane_storage.cassandra.tables import NODES, QUEUES, ROSTER, SEGMENTS, SLOTS
 from tests.storage.samples import unique
-from tools.services.cassandra import Ring
+from tools.services.cassandra import Ring, running_cassandra
+from tools.services.cassandra_files import Options
 
 SURE = Limits(request_ms=60_000, connect_ms=60_000)
 READ_TIMEOUT_S = 10.0
@@ -31,6 +32,13 @@ SOON_S = READ_TIMEOUT_S / 2 - 1
 """With percentiles it is half of the time-out, with `ALWAYS` all of it."""
 KEYS = 3
 EXAMPLES = {"text": str, "int": int, "bigint": int}
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    """Replicas are asked in the order of the ring: of some rows the dead one would be the first."""
+    with running_cassandra(3, Options(heap_mb=400, dynamic_snitch=False)) as ring:
+        yield ring
 
 
 @pytest.fixture

@@ -324,8 +324,8 @@ def credit_is_ignored() -> list[tuple[Any, str, Any]]:
 def permit_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
     resume, set_credit = Consumers.resume, Consumers.set_credit
 
-    def forgetful(self: Consumers, subscription: Subscription, held: Any, now: int) -> Any:
-        lost = resume(self, subscription, held, now)
+    def forgetful(self: Consumers, subscription: Subscription, held: Any) -> Any:
+        lost = resume(self, subscription, held)
         self._fair.takers.discard(subscription)
         subscription.stamp += 1
         return lost

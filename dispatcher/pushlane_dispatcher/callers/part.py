@@ -28,9 +28,9 @@ DOWN = Unavailable("the queue moves: try again", retry_ms=100)
 
 class Part:
     __slots__ = (
-        "_asked", "_feed", "_listed", "_most", "_resuming", "_started", "credit", "generation",
-        "lease_ms", "number", "orphans", "place", "prefix", "resting", "shard", "showing", "up",
-        "waiting",
+        "_asked", "_feed", "_had", "_listed", "_most", "_resuming", "_started", "credit",
+        "generation", "lease_ms", "number", "orphans", "place", "prefix", "resting", "returning",
+        "shard", "showing", "up", "waiting",
     )  # fmt: skip
 
     shard: ShardPort
@@ -63,6 +63,11 @@ class Part:
         """Of a request's: the shard said that nothing is left for it there."""
         self.orphans: list[ReceiptRun] = []
         """What the client has of a shard that stopped."""
+        self._had = 0
+        """So many messages it had when that stopped: its next owner may hold them for it, though
+        a client that came back since lists fewer."""
+        self.returning = False
+        """Somebody sees to it that it is attached again."""
         self._listed: list[ReceiptRun] | None = None
         """The same, by a client that came back while the shard was being attached."""
         self._started: set[int] = set()
@@ -82,11 +87,10 @@ class Part:
         self._listed = None
         self.credit = self._most = credit
         self.showing = self.waiting = 0
-        shard.attach(self, wish, partial(self._attached, count(self.orphans), answer))
+        shard.attach(self, wish, partial(self._attached, answer))
 
     def _attached(
         self,
-        had: int,
         answer: Callable[[PushlaneError | None], None],
         attached: Attached | None,
         error: PushlaneError | None,
@@ -99,7 +103,7 @@ class Part:
         self.prefix, self.generation = attached.prefix, attached.generation
         self.lease_ms = attached.lease_ms
         # Until the shard says what is held: others must not get the credit that this takes.
-        self.showing = max(self.showing, had - count(attached.lost))
+        self.showing = max(self.showing, self.used - count(attached.lost))
         if self._listed is None:
             self._come_up(attached.lost, answer)
         else:
@@ -143,7 +147,9 @@ class Part:
     @property
     def used(self) -> int:
         """Permits that are held, also of a shard that stopped, or in backoff."""
-        return self.showing + self.waiting if self.up else count(self.orphans)
+        if self.up:
+            return self.showing + self.waiting
+        return max(self._had, count(self.orphans))
 
     @property
     def most(self) -> int:
@@ -255,6 +261,7 @@ class Part:
     def _go_down(self, held: list[ReceiptRun]) -> None:
         self.up = False
         self.orphans = held
+        self._had = max(self.showing, count(held)) if held else 0
         self._asked = self.showing = self.waiting = 0
 
     # The sink

@@ -90,7 +90,9 @@ class Cluster:
         self.start_soon = nursery.start_soon
         self.repeats = Repeats(settings, open_queue, nursery.start_soon, wall)
         self.members = Members(ownership, settings, self._members_changed)
-        self.peers = Peers(self.members, settings, network.dial, now, self._lost, nursery, chance)
+        self.peers = Peers(
+            self.members, settings, network.dial, now, wall, self._lost, nursery, chance
+        )
         self.router = Router(
             ownership, self.members, self.peers, settings, self._open, shards.has_slot
         )
@@ -185,7 +187,7 @@ class Cluster:
                 rest.abort()
 
             pair.serving = Serving(
-                self, data, rest, self._now, self._settings, self._resume_ms, cut
+                self, data, rest, self._now, self._wall, self._settings, self._resume_ms, cut
             )
             self._servings[pair.serving] = None
             self._be_placed()

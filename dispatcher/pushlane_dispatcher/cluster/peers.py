@@ -87,12 +87,13 @@ class Peer:
 class Peers:
     def __init__(
         self, members: Members, settings: ClusterSettings, dial: Dial, now: Callable[[], int],
-        lost: Lost, nursery: trio.Nursery, chance: Callable[[], float],
+        wall: Callable[[], int], lost: Lost, nursery: trio.Nursery, chance: Callable[[], float],
     ) -> None:  # fmt: skip
         self._members = members
         self._settings = settings
         self._dial = dial
         self._now = now
+        self._wall = wall
         self._lost = lost
         self._nursery = nursery
         self._chance = chance
@@ -194,7 +195,9 @@ class Peers:
             rest.abort()
 
     async def _serve(self, peer: Peer, data: LinkLike, rest: LinkLike) -> None:
-        asker = Asker(peer.member.process, data, rest, self._now, self._lost, self._settings)
+        asker = Asker(
+            peer.member.process, data, rest, self._now, self._wall, self._lost, self._settings
+        )
         id = secrets.token_hex(8)
 
         def begin(frame: bytes | memoryview) -> None:

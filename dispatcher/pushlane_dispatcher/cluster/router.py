@@ -130,6 +130,7 @@ class Router:
         self._orphans.pop(slot, None)
         known = self._remote.get(key)
         if known is not None and known.running:  # somebody else was quicker: one keeps the order
+            asker.leave(told)
             return known, hops
         self._remote[key] = told
         self.forwarded += 1

@@ -193,6 +193,8 @@ class Shard:
     def effects(self, now: int) -> list[Effect]:
         """Hand over what is to be done, after granting and flushing what can be."""
         wall = now + self.offset
+        if self.consumers.again:
+            self.consumers.resend()
         rests = self.config.paused or not self.granting
         if not rests:
             self.consumers.pump(now, wall)
@@ -318,8 +320,11 @@ class Shard:
         """`broken`: its client's own connection."""
         self.consumers.detach(subscription, now + resume_ms, broken)
 
-    def resume(self, subscription: Subscription, held: Iterable[ReceiptRun], now: int) -> Resumed:
-        return self.consumers.resume(subscription, held, now)
+    def resume(self, subscription: Subscription, held: Iterable[ReceiptRun]) -> Resumed:
+        return self.consumers.resume(subscription, held)
+
+    def adopt(self, subscription: Subscription, held: Iterable[ReceiptRun], now: int) -> Resumed:
+        return self.consumers.adopt(subscription, held, now, now + self.offset)
 
     def unsubscribe(self, subscription: Subscription, now: int) -> None:
         self.consumers.unsubscribe(subscription, now, now + self.offset)

@@ -19,7 +19,7 @@ from pushlane_dispatcher.browsing.question import Look, Question
 from pushlane_dispatcher.context import Context
 from pushlane_dispatcher.core.act import START, Act
 from pushlane_dispatcher.core.bodies import Budget
-from pushlane_dispatcher.core.effects import PublishTicket, Resumed, SettleTicket
+from pushlane_dispatcher.core.effects import PublishTicket, SettleTicket
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.looking import ConsumerInfo, Located, Stretch
@@ -271,7 +271,11 @@ class ShardRunner:
         found.explicit, found.shared, found.client = wish.explicit, wish.shared, wish.client
         if wish.lease_ms is not None:
             found.lease_ms = wish.lease_ms
-        generation, lost = self._resume(found, wish.held, sink)
+        had = list(found.held)
+        generation, lost = self._shard.adopt(found, wish.held, self._now())
+        if self._notes is not None:
+            self._notes.recalled(found, [n for n in had if n not in found.held])
+        self._is_back(found, sink)
         self._shard.claim(found, wish.claims)
         self._shard.credit(found, wish.credit)
         if self._notes is not None:
@@ -292,17 +296,16 @@ class ShardRunner:
         except PushlaneError as error:
             answer(0, [], error)
             return
-        generation, lost = self._resume(found, held, sink)
+        generation, lost = self._shard.resume(found, held)
+        self._is_back(found, sink)
         _tell(found)
         answer(generation, lost, None)
 
-    def _resume(self, found: Subscription, held: Iterable[ReceiptRun], sink: Sink) -> Resumed:
+    def _is_back(self, found: Subscription, sink: Sink) -> None:
         found.token = sink
-        resumed = self._shard.resume(found, held, self._now())
         if self._notes is not None:
             self._notes.resumed(found)
         self._engine.wake()
-        return resumed
 
     def detach(self, prefix: str, sink: Sink, resume_ms: int) -> None:
         """Its connection is lost; it may resume for a while."""

@@ -72,8 +72,8 @@ class Scene:
         """The other node says that both are there."""
         roster: Any = self.members
         self.peers = Peers(
-            roster, ClusterSettings(**settings), self.dial, lambda: 0, lambda *_: None, nursery,
-            lambda: 0.5,
+            roster, ClusterSettings(**settings), self.dial, lambda: 0, lambda: 0, lambda *_: None,
+            nursery, lambda: 0.5,
         )  # fmt: skip
 
     async def dial(self, member: Member, lane: str) -> Link:

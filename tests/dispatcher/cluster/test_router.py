@@ -42,6 +42,8 @@ class Node:
         self.process = process
         self.asked: list[int] = []
         """With how many hops."""
+        self.left: list[Any] = []
+        """Shards that nobody wants."""
         self.answer: Callable[[int], Any] = lambda _hops: Remote(process)
         self.pause = 0.0
 
@@ -52,6 +54,9 @@ class Node:
         if isinstance(told, Exception):
             raise told
         return told
+
+    def leave(self, shard: Any) -> None:
+        self.left.append(shard)
 
     async def look(self, key: ShardKey, question: Any) -> Any:
         return self.process
@@ -258,6 +263,7 @@ async def test_two_who_open_it_at_once_get_the_same_one(autojump_clock: Any) -> 
         nursery.start_soon(ask)
     assert found[0] is found[1]
     assert world.router.forwarded == 1
+    assert len(world.nodes["b"].left) == 1, "of the two that were opened one is not wanted"
 
 
 async def test_one_that_has_stopped_is_looked_for_anew(autojump_clock: Any) -> None:

@@ -228,6 +228,8 @@ class Node:
                 owner=self.name,
                 settings=settings,
                 bounds=bounds,
+                chance=self.world.rng.random,
+                prefix=lambda: self.world.rng.randbytes(8).hex(),
                 network=self.network,
                 member=member,
                 cluster=cluster or ClusterSettings(),

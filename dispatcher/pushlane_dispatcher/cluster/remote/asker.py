@@ -59,13 +59,14 @@ class Asker:
     """What the gateways of this node ask of shards of one other node, over a pair of links."""
 
     def __init__(
-        self, process: str, data: Way, rest: Way, now: Callable[[], int], lost: Lost,
-        settings: ClusterSettings,
+        self, process: str, data: Way, rest: Way, now: Callable[[], int], wall: Callable[[], int],
+        lost: Lost, settings: ClusterSettings,
     ) -> None:  # fmt: skip
         self.process = process
         self.data = data
         self.rest = rest
         self.now = now
+        self.wall = wall
         self.settings = settings
         self.up = True
         self._lost = lost
@@ -120,10 +121,18 @@ class Asker:
     def _opened(self, told: frames.Opened | frames.Moved | frames.Refused) -> None:
         opening = self._opening.pop(told.ref, None)
         if opening is None:  # nobody waits any more
+            if isinstance(told, frames.Opened):
+                self.rest.send(encode(frames.Leave(told.ref)))
             return
         if isinstance(told, frames.Opened):
             self._shards[told.ref] = RemoteShard(self, told.ref, opening.row, opening.number)
         opening.told(told)
+
+    def leave(self, shard: RemoteShard) -> None:
+        """Nobody has used it, and nobody will."""
+        if self._shards.pop(shard.ref, None) is not None:
+            shard.running = False
+            self.rest.send(encode(frames.Leave(shard.ref)))
 
     # Requests
 
@@ -232,10 +241,10 @@ class Asker:
     def _gone(self, told: frames.Gone) -> None:
         shard = self._shards.pop(told.ref, None)
         if shard is not None:
-            self._end(shard, told.code, told.message)
+            self._end(shard, told.code, told.message, told.last)
 
-    def _end(self, shard: RemoteShard, code: str, message: str) -> None:
-        sent = shard.stop(code, message)
+    def _end(self, shard: RemoteShard, code: str, message: str, last: int = frames.ANY_ID) -> None:
+        sent = shard.stop(code, message, last)
         self._lost(shard, sent)
 
     def over(self) -> None:

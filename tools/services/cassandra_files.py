@@ -82,12 +82,14 @@ class Options(NamedTuple):
     quick: bool = True
     """Start fast and stay slow: for tests, not for benchmarks."""
     heap_mb: int = 512
+    dynamic_snitch: bool = True
+    """Ask replicas in the order of how fast they were lately; else in that of the ring."""
 
 
 def configuration(host: str, seeds: Sequence[str], token: int, port: int, storage_port: int,
-                  sync: str) -> dict[str, Any]:  # fmt: skip
+                  options: Options) -> dict[str, Any]:  # fmt: skip
     """cassandra.yaml, small: what stands in no list here has its default."""
-    if sync == "periodic":
+    if options.sync == "periodic":
         commit_log = {"commitlog_sync_period": "10000ms"}
     else:
         # Past the page cache where the disk can: half the time of syncing a mapped file.
@@ -100,6 +102,7 @@ def configuration(host: str, seeds: Sequence[str], token: int, port: int, storag
         "cluster_name": "pushlane",
         "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
         "endpoint_snitch": "SimpleSnitch",
+        "dynamic_snitch": options.dynamic_snitch,
         "num_tokens": 1,
         "initial_token": str(token),
         "seed_provider": [seed_provider],
@@ -107,7 +110,7 @@ def configuration(host: str, seeds: Sequence[str], token: int, port: int, storag
         "rpc_address": host,
         "native_transport_port": port,
         "storage_port": storage_port,
-        "commitlog_sync": sync,
+        "commitlog_sync": options.sync,
         **commit_log,
         # Small, for a developer's machine.
         "commitlog_total_space": "256MiB",

@@ -223,6 +223,11 @@ class Feed:
         return self._paused or self._closing
 
     @property
+    def most_credit(self) -> int:
+        """That any subscription may have."""
+        return self._dispatcher.most_credit
+
+    @property
     def held(self) -> int:
         """Unsettled messages."""
         return sum(part.held for part in self._parts)

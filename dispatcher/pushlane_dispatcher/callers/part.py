@@ -2,7 +2,8 @@
 
 It is the sink that the shard pushes into, and knows of the shard only what that says. A shard that
 stops takes its part along: then the part is *down* until the dispatcher has opened the shard again.
-What the client held meanwhile is its own if the lease cache remembered it, and lost otherwise.
+What the client held meanwhile is its own if the next owner was handed it, or the lease cache
+remembered it, and lost otherwise.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane.wire.receipts import ReceiptRun, count
-from pushlane_dispatcher.core.act import Act
+from pushlane_dispatcher.core.act import START, Act
 from pushlane_dispatcher.core.effects import Run, SettleTicket
+from pushlane_dispatcher.core.runs import runs_of_numbers
 from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_dispatcher.shard.sink import Attach, Attached, SettleAnswer
 
@@ -26,9 +28,9 @@ DOWN = Unavailable("the queue moves: try again", retry_ms=100)
 
 class Part:
     __slots__ = (
-        "_asked", "_feed", "_had", "_listed", "_most", "_resuming", "credit", "generation",
-        "lease_ms", "number", "orphans", "place", "prefix", "resting", "returning", "shard",
-        "showing", "up", "waiting",
+        "_asked", "_feed", "_had", "_listed", "_most", "_resuming", "_started", "credit",
+        "generation", "lease_ms", "number", "orphans", "place", "prefix", "resting", "returning",
+        "shard", "showing", "up", "waiting",
     )  # fmt: skip
 
     shard: ShardPort
@@ -68,6 +70,8 @@ class Part:
         """Somebody sees to it that it is attached again."""
         self._listed: list[ReceiptRun] | None = None
         """The same, by a client that came back while the shard was being attached."""
+        self._started: set[int] = set()
+        """Receipt numbers: the client has begun with these, and no shard knows of it yet."""
 
     def attach(
         self, shard: ShardPort, credit: int, answer: Callable[[PushlaneError | None], None]
@@ -94,6 +98,8 @@ class Part:
         if attached is None:
             answer(error)
             return
+        if attached.prefix != self.prefix:
+            self._started.clear()
         self.prefix, self.generation = attached.prefix, attached.generation
         self.lease_ms = attached.lease_ms
         # Until the shard says what is held: others must not get the credit that this takes.
@@ -128,6 +134,7 @@ class Part:
             self.detach(feed.away_ms)
         if lost:
             feed.part_missed(lost)
+        self._start_again()
         answer(None)
 
     # Credit
@@ -171,12 +178,40 @@ class Part:
     def settle(
         self, act: Act, receipts: list[ReceiptRun], answer: SettleAnswer, *, silently: bool
     ) -> None:
+        if silently and act.verb == "start":
+            answer = partial(self._begun, receipts, answer)
         if self.up and not self._resuming:
             self.shard.settle(
                 self.prefix, self.generation, act, receipts, answer, silently=silently
             )
         else:
             answer(SettleTicket(), DOWN)
+
+    def _begun(
+        self, receipts: list[ReceiptRun], answer: SettleAnswer, ticket: SettleTicket,
+        error: PushlaneError | None,
+    ) -> None:  # fmt: skip
+        """Whoever has begun with a message does not say so twice: its shard is told once it is
+        there again, or somebody else would get what was only reserved."""
+        if not isinstance(error, Unavailable) or self._feed.closed:
+            answer(ticket, error)
+            return
+        for prefix, low, high in receipts:
+            if prefix == self.prefix and len(self._started) < self._feed.most_credit:
+                self._started.update(range(low, high + 1))
+        answer(SettleTicket(), None)
+        if self.up and self.shard.running:  # it was there again before we heard of it
+            self._start_again()
+
+    def _start_again(self) -> None:
+        numbers, self._started = sorted(self._started), set()
+        if numbers:
+            receipts = runs_of_numbers(self.prefix, numbers)
+            self.settle(START, receipts, self._started_again, silently=True)
+
+    def _started_again(self, ticket: SettleTicket, error: PushlaneError | None) -> None:
+        if ticket.lost:
+            self._feed.part_lost(ticket.lost)
 
     # Coming and going of the client
 

@@ -52,8 +52,8 @@ Grant = tuple[int, int]
 
 class Consumers:
     __slots__ = (
-        "_again", "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log", "_meter",
-        "_name", "_resend", "_verdicts", "_window", "hunger", "idle", "places", "settled",
+        "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log", "_meter",
+        "_name", "_resend", "_verdicts", "_window", "again", "hunger", "idle", "places", "settled",
         "subscriptions", "timers",
     )  # fmt: skip
 
@@ -85,7 +85,7 @@ class Consumers:
         """Of requests that are over; shards may share one."""
         self._fair = Fair()
         self.timers = Timers()
-        self._again: dict[Entry, Grant] = {}
+        self.again: dict[Entry, Grant] = {}
         """What to send again to clients that resumed …"""
         self._resend: dict[Entry, Grant] = {}
         """… and what of it waits for its body."""
@@ -148,9 +148,12 @@ class Consumers:
         back as if it had not been granted; what the client itself has started is sent again.
         """
         resumed, missed = self._come_back(subscription, held)
-        started = [e for e in missed if e.state is State.LEASED and subscription.explicit]
+        started: list[Entry] = []
+        pushed: list[Entry] = []
+        for entry in missed:
+            by_client = subscription.explicit and entry.state is State.LEASED
+            (started if by_client else pushed).append(entry)
         self._send_again(subscription, started)
-        pushed = [entry for entry in missed if entry not in started]
         self._release(subscription, pushed)
         for entry in pushed:
             entry.attempts -= entry.state is State.LEASED
@@ -181,11 +184,11 @@ class Consumers:
     def _send_again(self, subscription: Subscription, entries: list[Entry]) -> None:
         """With the next effects: by then its client may have gone or come once more."""
         for entry in entries:
-            self._again[entry] = entry.fence, subscription.generation
+            self.again[entry] = entry.fence, subscription.generation
 
     def resend(self) -> None:
         """Send again what resumed clients did not list, or first have its body read."""
-        again, self._again = self._again, {}
+        again, self.again = self.again, {}
         for entry, grant in again.items():
             if not self._is_out(entry, grant):
                 continue

@@ -27,6 +27,7 @@ from pushlane_dispatcher.core.overflow import Use
 from pushlane_dispatcher.core.places import Claims, Places
 from pushlane_dispatcher.core.retention import too_long
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.snapshot import Snapshot
 from pushlane_dispatcher.core.subscription import ANYBODY, Subscription
 from pushlane_dispatcher.queues.route import mark_prefix
 from pushlane_dispatcher.queues.transfers import Send
@@ -52,6 +53,8 @@ from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 
 A = TypeVar("A")
+
+MOVED_RETRY_MS = 100
 
 
 class ShardRunner:
@@ -101,6 +104,11 @@ class ShardRunner:
         return self._engine.stopped_by
 
     @property
+    def snapshot(self) -> Snapshot | None:
+        """Of one that has moved: for its next owner."""
+        return self._engine.snapshot
+
+    @property
     def clock_suspect(self) -> bool:
         """Nothing of its predecessors ends for its age."""
         return self._shard.clock_suspect
@@ -124,7 +132,8 @@ class ShardRunner:
         return self._engine.run()
 
     async def close(self, reason: Stop = Stop.CLOSED) -> None:
-        """Finish what was accepted, then stop. Settles are taken until then."""
+        """Finish what was accepted, then stop. Settles are taken until then, unless it moves: who
+        sends them again finds its next owner."""
         await self._engine.close(reason)
 
     def stop(self, reason: Stop) -> None:
@@ -139,6 +148,10 @@ class ShardRunner:
         """Have it look whether it can go on, when its window is one of these."""
         if self._shard.window.bodies in refused:
             self._engine.wake()
+
+    def wake(self) -> None:
+        """Have it look whether it can go on."""
+        self._engine.wake()
 
     def catch_up(self) -> bool:
         """Have the lease cache told what it missed. False: it missed nothing."""
@@ -374,6 +387,8 @@ class ShardRunner:
             if act.delay_ms:
                 self._check_delay(act.delay_ms)
             now = self._now_if_alive()
+            if self._engine.closing is Stop.MOVED and act.verb != "start":  # that waits for nothing
+                raise Unavailable(Stop.MOVED.value, retry_ms=MOVED_RETRY_MS)
         except PushlaneError as error:
             answer(SettleTicket(), error)
             return
@@ -460,6 +475,16 @@ class ShardRunner:
     def _allow(self, what: str) -> None:
         if self._notes is not None:
             self._notes.allow(what)
+
+    @property
+    def oldest_at(self) -> int | None:
+        """When the message was published that waits longest, of those in memory."""
+        return self._shard.window.oldest_at()
+
+    @property
+    def lag_ms(self) -> int:
+        """How far what is stored is behind what it knows."""
+        return self._engine.lag_ms
 
     def window_numbers(self) -> dict[str, int]:
         return self._shard.window.numbers()

@@ -14,12 +14,14 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+from collections.abc import Sequence
 from importlib.util import find_spec
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from pushlane_storage.cassandra.address import Address
 from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.cassandra.preparing import Done, Preparing
+from pushlane_storage.cassandra.statements import Statement
 from pushlane_storage.errors import DriverMissing, OpenError, Unreachable
 
 if TYPE_CHECKING:
@@ -39,7 +41,12 @@ IDLE_BEAT_SECONDS = 5
 """How often an idle connection is tried, so that a node that hangs is noticed."""
 
 SECOND_SECONDS = 0.5
-"""How long a node may take before another one is asked as well."""
+"""How long a node may take before another one is asked as well …"""
+MORE_NODES = 2
+"""… and how many are asked in the end beside the first: one may hang and the next be slow."""
+DRIVER_THREADS = 8
+"""Of the driver, for what may block: connecting to a node that hangs holds one up for `connect_ms`.
+The rest is done by the others, such as connecting to nodes that are back."""
 SUSPECT_SECONDS = 15.0
 """How long a node that left a request unanswered is asked last: until then its heartbeat has told
 whether it hangs (`IDLE_BEAT_SECONDS`, three times)."""
@@ -48,13 +55,14 @@ whether it hangs (`IDLE_BEAT_SECONDS`, three times)."""
 class Connection:
     """Made by `connect`."""
 
-    def __init__(self, address: Address, cluster: Cluster, session: Session) -> None:
+    def __init__(
+        self, address: Address, cluster: Cluster, session: Session, limits: Limits
+    ) -> None:
         self.address = address
         self.cluster = cluster
         self.session = session
         self._policy = cluster.profile_manager.default.load_balancing_policy
-        self._prepared: dict[str, Any] = {}
-        self._preparing = Lock()
+        self._preparing = Preparing(session, limits.request_ms / 1000)
 
     @classmethod
     def connect(cls, address: Address, limits: Limits) -> Connection:
@@ -66,13 +74,13 @@ class Connection:
         except Exception as error:
             cluster.shutdown()
             raise Unreachable(_why(address, error)) from error
-        return cls(address, cluster, session)
+        return cls(address, cluster, session, limits)
 
     def execute(self, text: str, timeout: float | None = None) -> list[Any]:
-        """A statement of the schema."""
+        """A statement of the schema, or a look at it: that goes to a second node, too."""
         from cassandra.query import SimpleStatement
 
-        statement = SimpleStatement(text)
+        statement = SimpleStatement(text, is_idempotent=text.startswith("SELECT "))
         if timeout is None:
             return list(self.session.execute(statement))
         return list(self.session.execute(statement, timeout=timeout))
@@ -81,28 +89,40 @@ class Connection:
         """Wait until all nodes know the same tables. The driver waits for its own changes only."""
         self.cluster.control_connection.wait_for_schema_agreement(wait_time=AGREE_SECONDS)
 
+    def missing(self, statements: Sequence[Statement]) -> str | None:
+        """A text that must be prepared before they are begun."""
+        for text, _ in statements:
+            if self._preparing.find(text) is None:
+                return text
+        return None
+
+    def prepare_soon(self, text: str, done: Done) -> None:
+        """`done` is called once, perhaps in a thread of the driver's."""
+        self._preparing.begin(text, done)
+
     def begin(
         self,
-        statements: list[tuple[str, tuple[Any, ...]]],
+        statements: Sequence[Statement],
         level: int,
         serial: int,
         repeatable: bool,
         seconds: float,
     ) -> ResponseFuture:
-        """Send statements: one, or several for one partition, which are stored together.
+        """Send statements: one, or several for one partition, which are stored together. All of
+        them are prepared.
 
-        What is repeatable is sent to a second node when the first is slow to answer. `seconds`:
-        how long it may take.
+        What is repeatable is sent to other nodes when the first is slow to answer. `seconds`: how
+        long it may take.
         """
         from cassandra.query import BatchStatement, BatchType
 
         if len(statements) == 1:
             [(text, values)] = statements
-            query = self._prepare(text).bind(values)
+            query = self._prepared(text).bind(values)
         else:
             query = BatchStatement(BatchType.UNLOGGED)
             for text, values in statements:
-                query.add(self._prepare(text), values)
+                query.add(self._prepared(text), values)
         query.consistency_level = level
         query.serial_consistency_level = serial
         query.is_idempotent = repeatable
@@ -110,17 +130,24 @@ class Connection:
         self._policy.watch(future)
         return future
 
-    def _prepare(self, text: str) -> Any:
-        prepared = self._prepared.get(text)
-        if prepared is None:
-            with self._preparing:
-                prepared = self._prepared.get(text)
-                if prepared is None:
-                    prepared = self._prepared[text] = self.session.prepare(text)
+    def _prepared(self, text: str) -> Any:
+        prepared = self._preparing.find(text)
+        assert prepared is not None, f"not prepared: {text}"
         return prepared
 
     def count_nodes(self) -> int:
         return len(self.cluster.metadata.all_hosts())
+
+    @property
+    def down(self) -> int:
+        """Nodes without a connection."""
+        return sum(host.is_up is False for host in self.cluster.metadata.all_hosts())
+
+    @property
+    def suspects(self) -> int:
+        """Nodes that are asked last because they left requests unanswered."""
+        count: int = self._policy.count
+        return count
 
     def close(self) -> None:
         self.cluster.shutdown()
@@ -152,7 +179,7 @@ def make_cluster(address: Address, limits: Limits) -> Cluster:
     profile = ExecutionProfile(
         load_balancing_policy=SuspectsLast(near, SUSPECT_SECONDS),
         retry_policy=FallthroughRetryPolicy(),  # we know what may be repeated, and what was sent
-        speculative_execution_policy=ConstantSpeculativeExecutionPolicy(SECOND_SECONDS, 1),
+        speculative_execution_policy=ConstantSpeculativeExecutionPolicy(SECOND_SECONDS, MORE_NODES),
         request_timeout=limits.request_ms / 1000,
         row_factory=dict_factory,
     )
@@ -167,6 +194,7 @@ def make_cluster(address: Address, limits: Limits) -> Cluster:
         reconnection_policy=ExponentialReconnectionPolicy(*RECONNECT_SECONDS),
         auth_provider=auth,
         ssl_context=_ssl(address),
+        executor_threads=DRIVER_THREADS,
         connect_timeout=limits.connect_ms / 1000,
         control_connection_timeout=limits.connect_ms / 1000,
         idle_heartbeat_interval=IDLE_BEAT_SECONDS,

@@ -2,8 +2,9 @@
 
 A request takes a turn (at most `in_flight` are under way; others wait, they don't time out), goes
 to the sender's thread, and from there to the driver: sending may block for a moment when a node
-dies, and preparing a statement always does, so neither happens in the trio loop. Answers come in
-the driver's thread. They gather in a list, and one hop into the loop takes all that are there.
+dies, so it doesn't happen in the trio loop. One whose statement is not prepared yet comes back to
+the sender when it is. Answers come in the driver's thread. They gather in a list, and one hop into
+the loop takes all that are there.
 
 Heartbeats, the roster, node rows and slot rows have a line and turns of their own. A hundred
 thousand writes may wait, and the one behind them that says "I am alive" must not: its sender would
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
@@ -96,7 +98,7 @@ class Request:
 class DriverRing:
     def __init__(self, connection: Connection, limits: Limits, *, owns: bool = True) -> None:
         """`owns`: the connection is closed with it."""
-        self.numbers = Numbers()
+        self._numbers = Numbers()
         self._connection = connection
         self._owns = owns
         self._keyspace = connection.address.keyspace
@@ -112,6 +114,12 @@ class DriverRing:
         self._sender.start()
         self._idle = trio.Event()
         self._closed = False
+
+    @property
+    def numbers(self) -> Numbers:
+        self._numbers.nodes_down = self._connection.down
+        self._numbers.nodes_suspect = self._connection.suspects
+        return self._numbers
 
     # Operations
 
@@ -155,7 +163,7 @@ class DriverRing:
             return
         self._closed = True
         with trio.move_on_after(self._limits.close_ms / 1000):
-            while self.numbers.in_flight or self.numbers.waiting:
+            while self._numbers.in_flight or self._numbers.waiting:
                 self._idle = trio.Event()
                 await self._idle.wait()
         with trio.CancelScope(shield=True):
@@ -175,10 +183,10 @@ class DriverRing:
         plain, serial = (_GLOBAL if _is_global(table) else self._levels)[level]
         line = self._urgent if table.name in URGENT else self._data
         request = Request(queue, plain, serial, tries, answer, line)
-        self.numbers.requests += 1
+        self._numbers.requests += 1
         if self._closed:
             self._reject(request, "the store is closed")
-        elif self.numbers.in_flight < line.room:
+        elif self._numbers.in_flight < line.room:
             self._send(request)
         elif len(line.requests) < self._limits.waiting:
             line.requests.append(request)
@@ -188,16 +196,16 @@ class DriverRing:
         return request
 
     def _count_waiting(self) -> None:
-        self.numbers.waiting = len(self._urgent.requests) + len(self._data.requests)
+        self._numbers.waiting = len(self._urgent.requests) + len(self._data.requests)
 
     def _reject(self, request: Request, why: str) -> None:
         """Answer it, but not from inside the caller's call."""
         request.error = StoreRefused(why)
-        self.numbers.refused += 1
+        self._numbers.refused += 1
         self._token.run_sync_soon(self._answer, request)
 
     def _send(self, request: Request) -> None:
-        self.numbers.in_flight += 1
+        self._numbers.in_flight += 1
         request.tries -= 1
         request.awaited = 1 - request.awaited  # it was 0, or minus the number of the last try
         self._outbox.put(request)
@@ -207,6 +215,10 @@ class DriverRing:
         limits = self._limits
         while (request := self._outbox.get()) is not None:
             try:
+                text = self._connection.missing(request.queue)
+                if text is not None:
+                    self._connection.prepare_soon(text, partial(self._prepared, request))
+                    continue
                 future = self._connection.begin(
                     list(request.queue),
                     request.level,
@@ -222,6 +234,12 @@ class DriverRing:
             future.add_callbacks(
                 self._succeeded, self._failed, callback_args=args, errback_args=args
             )
+
+    def _prepared(self, request: Request, error: Exception | None) -> None:
+        if error is None:
+            self._outbox.put(request)
+        else:
+            self._arrive(request, request.awaited, None, before_sending(error))
 
     # The way back
 
@@ -253,7 +271,7 @@ class DriverRing:
     def _take_in(self) -> None:
         with self._lock:
             arrived, self._arrived = self._arrived, []
-        numbers = self.numbers
+        numbers = self._numbers
         for request in arrived:
             numbers.in_flight -= 1
             if isinstance(request.error, StoreUnknown) and request.tries:

@@ -25,8 +25,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     what became of it is read there, and that ends a wait for a node that hangs."""
     tries: int = 3
     """How often a read or a plain write is sent, when its outcome is unknown."""
-    connect_ms: int = 10_000
-    """How long connecting to one node may take."""
+    connect_ms: int = 5_000
+    """How long connecting to one node may take: who starts may have to wait for one that hangs."""
     row_bytes: int = 8 * MIB
     """The most a segment's row may hold: Cassandra takes up to half a commit log segment (16 MiB).
     A flush is 1 MiB, or one message if that is larger."""

@@ -116,10 +116,15 @@ class Numbers(msgspec.Struct):
     unknown: int = 0
     """Answers whose outcome is unknown."""
     refused: int = 0
+    nodes_down: int = 0
+    """Nodes to which there is no connection."""
+    nodes_suspect: int = 0
+    """Nodes that left a request unanswered, and are asked last for a while."""
 
 
 class Ring(Protocol):
-    numbers: Numbers
+    @property
+    def numbers(self) -> Numbers: ...
 
     def write_soon(self, write: Write | Delete, done: Outcome) -> None:
         """`write` without waiting. `done` is called once, in the trio loop, not from in here."""

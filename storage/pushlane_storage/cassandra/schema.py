@@ -31,6 +31,7 @@ from pushlane_storage.cassandra.tables import (
     NODES,
     NOTES,
     PROMPT,
+    PROMPTED,
     ROSTER,
     SCHEMA,
     TABLES,
@@ -96,8 +97,9 @@ def _add_notes(keyspace: str, salt: UUID) -> list[str]:
     return [create_table(keyspace, NOTES, salt)]
 
 
-def _ask_others_early(keyspace: str, _: UUID) -> list[str]:
-    return [f"ALTER TABLE {keyspace}.{name} WITH {option}" for name, option in PROMPT.items()]
+def _nothing(_keyspace: str, _salt: UUID) -> list[str]:
+    """Version 4 had set what version 6 sets anew."""
+    return []
 
 
 def _add_members(keyspace: str, salt: UUID) -> list[str]:
@@ -108,12 +110,17 @@ def _add_members(keyspace: str, salt: UUID) -> list[str]:
     ]
 
 
+def _ask_others_early(keyspace: str, _: UUID) -> list[str]:
+    return [f"ALTER TABLE {keyspace}.{name} WITH {PROMPT}" for name in PROMPTED]
+
+
 STEPS: Sequence[Step] = (
     _create_tables,
     _replace_usage,
     _add_notes,
-    _ask_others_early,
+    _nothing,
     _add_members,
+    _ask_others_early,
 )
 
 

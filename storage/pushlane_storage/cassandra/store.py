@@ -62,6 +62,10 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Requests whose outcome stayed unknown."""
     refused: int
     """Requests that Cassandra turned down, or that could not be sent."""
+    nodes_down: int
+    """Cassandra nodes to which there is no connection."""
+    nodes_suspect: int
+    """Cassandra nodes that left a request unanswered, and are asked last for a while."""
     fence_reads: int
     confirmed: int
     """Writes that those reads confirmed: `confirmed / fence_reads` is the mean size of a group."""
@@ -189,6 +193,8 @@ class CassandraStore:
             retries=numbers.retries,
             unknown=numbers.unknown,
             refused=numbers.refused,
+            nodes_down=numbers.nodes_down,
+            nodes_suspect=numbers.nodes_suspect,
             fence_reads=membership.fence_reads,
             confirmed=membership.confirmed,
             beats=membership.beats,

@@ -8,12 +8,15 @@ costs nothing: the others do its work.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
 from cassandra.cluster import ResponseFuture
 from cassandra.policies import LoadBalancingPolicy
+
+log = logging.getLogger(__name__)
 
 
 class SuspectsLast(LoadBalancingPolicy):  # type: ignore[misc]
@@ -40,7 +43,22 @@ class SuspectsLast(LoadBalancingPolicy):  # type: ignore[misc]
         for host in future.attempted_hosts:
             if host is future.coordinator_host:
                 return  # those behind it had less time
-            self._until[host] = self._clock() + self._seconds
+            self._suspect(host)
+
+    def _suspect(self, host: Any) -> None:
+        now = self._clock()
+        if self._until.get(host, now) <= now:
+            log.warning(
+                "Cassandra node %s left a request unanswered: it is asked last for %g s",
+                host, self._seconds,
+            )  # fmt: skip
+        self._until[host] = now + self._seconds
+
+    @property
+    def count(self) -> int:
+        """How many are suspects."""
+        now = self._clock()
+        return sum(until > now for until in list(self._until.values()))
 
     def make_query_plan(self, working_keyspace: Any = None, query: Any = None) -> list[Any]:
         plan = list(self._child.make_query_plan(working_keyspace, query))

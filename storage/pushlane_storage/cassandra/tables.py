@@ -8,17 +8,21 @@ _HOUR = 3_600
 _DAY = 24 * _HOUR
 _REPAIRED = "read_repair = 'BLOCKING'"
 """What one quorum read has seen, every later one sees."""
-_PROMPT = "speculative_retry = 'MIN(99PERCENTILE,100MS)'"
-"""Ask another replica when one keeps a read waiting. Cassandra would wait for the 99th percentile,
-and takes that for seconds where little was read: a takeover reads many tables that nobody has read
-for long, and often just when a replica died as well."""
+PROMPT = "speculative_retry = '100MS'"
+"""Ask another replica when one keeps a read waiting for so long, as the ones that died do until the
+others have marked them down: some 20 seconds. It must be a plain time:
+
+- of percentiles, also with `MIN`, Cassandra knows nothing as long as no such table was read through
+  a node since that started. It waits for half of the read time-out then.
+- `ALWAYS` asks all three at once, but only one of them for the row, the others for its digest. If
+  that one died nobody has a row to answer with, and the read times out."""
 
 
 def _grace(seconds: int) -> str:
     return f"gc_grace_seconds = {seconds}"
 
 
-_DROPPED = f"{_REPAIRED} AND {_PROMPT} AND {_grace(_DAY)}"
+_DROPPED = f"{_REPAIRED} AND {PROMPT} AND {_grace(_DAY)}"
 """Data that goes with its bucket. A deletion that is forgotten after a day brings nothing back:
 what says whether a bucket is there is its row in `buckets`."""
 _TIMED = (
@@ -27,7 +31,7 @@ _TIMED = (
     " 'compaction_window_size': '6', 'unchecked_tombstone_compaction': 'true'}"
 )
 """Data that goes with its bucket, mostly within hours, and all at one time."""
-_KEPT = f"{_REPAIRED} AND {_PROMPT} AND {_grace(10 * _DAY)}"
+_KEPT = f"{_REPAIRED} AND {PROMPT} AND {_grace(10 * _DAY)}"
 
 SCHEMA = Table(
     "schema_version",
@@ -35,7 +39,7 @@ SCHEMA = Table(
     (),
     {"id": "text", "version": "int", "nonce": "text"},
     lightweight=True,
-    options=f"{_REPAIRED} AND {_PROMPT}",
+    options=f"{_REPAIRED} AND {PROMPT}",
 )
 QUEUES = Table(
     "queues",
@@ -80,9 +84,7 @@ NODES = Table(
         "draining": "boolean",
     },
     lightweight=True,
-    # Every confirmation reads a row of it, so all replicas are asked at once: else the read would
-    # wait for one that died, and Cassandra asks another one late, after seconds if it just started.
-    options=f"{_REPAIRED} AND speculative_retry = 'ALWAYS' AND {_grace(10 * _DAY)}",
+    options=_KEPT,
 )
 HEARTBEATS = Table(
     "heartbeats",
@@ -106,7 +108,7 @@ ROSTER = Table(
     # Everybody reads it all the time, so the tombstones of those who left must not gather: they go
     # after an hour. A row that a replica brings back then is looked up, and removed, once more.
     options=(
-        f"{_REPAIRED} AND {_PROMPT} AND {_grace(_HOUR)}"
+        f"{_REPAIRED} AND {PROMPT} AND {_grace(_HOUR)}"
         f" AND memtable_flush_period_in_ms = {_HOUR * 1000}"
     ),
 )
@@ -264,10 +266,10 @@ TABLES = (
     SLICES,
     SCHEDULED,
 )
-"""Version 1, without `schema_version`. Version 2 adds `USAGE`, version 3 `NOTES`, 4 `PROMPT`, 5
-`ROSTER` and `DRAINING`."""
-PROMPT = {table.name: _PROMPT for table in (SCHEMA, *TABLES, USAGE, NOTES) if table is not NODES}
-"""Tables to which version 4 gave an option; those that are made since have it from the start."""
+"""Version 1, without `schema_version`. Version 2 adds `USAGE`, version 3 `NOTES`, 5 `ROSTER` and
+`DRAINING`."""
+PROMPTED = tuple(table.name for table in (SCHEMA, *TABLES, USAGE, NOTES, ROSTER))
+"""Tables to which version 6 gave `PROMPT`; one that is made since has it from the start."""
 DRAINING = "draining"
 """The column that version 5 gave `NODES`; one that is made since has it from the start."""
 

@@ -133,7 +133,7 @@ async def meddle(world: World, rng: Random) -> None:
         elif chance < 0.9:
             shards = node.dispatcher._shards
             slots = sorted(shards.slots_since())
-            await shards.give_up(rng.sample(slots, min(2, len(slots))))
+            await node.cluster.give_up(rng.sample(slots, min(2, len(slots))))
         elif len(world.nodes) == 3:
             world.kill(next(node for node in world.nodes if node.name == "c"))
             await trio.sleep(rng.random() * 8)

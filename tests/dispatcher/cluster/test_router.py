@@ -75,7 +75,7 @@ class World:
         self.here: set[ShardKey] = set()
         self.opened_here = 0
         self.open_here: Callable[[], Awaitable[Any]] | None = None
-        self.leaving = False
+        self.is_leaving = False
         self.places = [Place("b", "b")]
         me: Any = self
         self.router = Router(
@@ -297,10 +297,10 @@ async def test_who_may_have_it_when_another_node_asks(autojump_clock: Any) -> No
         await world.router.check(KEY, 0)
     assert (raised.value.process, raised.value.epoch) == ("b", 0)
     await world.router.check(KEY, 1)  # the second one that is asked takes it
-    world.leaving = True
+    world.is_leaving = True
     with pytest.raises(Elsewhere):
         await world.router.check(KEY, 1)
-    world.leaving = False
+    world.is_leaving = False
     world.has("c", 5)
     with pytest.raises(Elsewhere) as raised:
         await world.router.check(KEY, 1)

@@ -6,25 +6,31 @@ import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import msgspec
 import pytest
 import trustme
+from cassandra import InvalidRequest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster
 from cassandra.policies import FallthroughRetryPolicy
 
 from pushlane_storage.cassandra.address import Address
 from pushlane_storage.cassandra.connection import (
+    DRIVER_THREADS,
+    MORE_NODES,
     SECOND_SECONDS,
     SUSPECT_SECONDS,
     Connection,
     make_cluster,
 )
 from pushlane_storage.cassandra.limits import Limits
+from pushlane_storage.cassandra.statements import Statement
 from pushlane_storage.cassandra.suspects import SuspectsLast
 from pushlane_storage.errors import DriverMissing, OpenError, Unreachable
 from tests.storage.cassandra.tools import NODE, SURE, address_of, connection_to
+from tests.storage.samples import unique
 
 PLAIN = Address(hosts=["127.0.0.1"], keyspace="k")
 
@@ -73,6 +79,7 @@ def test_a_node_that_hangs_is_asked_last_until_its_heartbeat_told(clusters: list
     profile = cluster.profile_manager.profiles[EXEC_PROFILE_DEFAULT]
     assert isinstance(profile.load_balancing_policy, SuspectsLast)
     assert profile.speculative_execution_policy.delay == SECOND_SECONDS
+    assert profile.speculative_execution_policy.max_attempts == MORE_NODES
     noticed = 2 * cluster.idle_heartbeat_interval + cluster.idle_heartbeat_timeout
     assert noticed <= SUSPECT_SECONDS
 
@@ -107,11 +114,32 @@ def test_tls_to_a_node_without_it() -> None:
         Connection.connect(address, msgspec.structs.replace(SURE, connect_ms=5_000))
 
 
+def test_a_driver_that_connects_to_a_node_that_hangs_has_threads_left(
+    clusters: list[Cluster],
+) -> None:
+    """It would prepare nothing again and connect to nobody else meanwhile."""
+    assert make(clusters).executor._max_workers == DRIVER_THREADS > 2
+
+
 def test_statements_are_prepared_once() -> None:
     connection = connection_to(NODE)
-    text = "SELECT release_version FROM system.local"
+    statement = Statement(f"SELECT release_version AS {unique('as').replace('-', '_')}"
+                          " FROM system.local", ())  # fmt: skip
+    with pytest.raises(AssertionError, match="not prepared"):
+        connection.begin([statement], 1, 8, True, 60)
+    assert connection.missing([statement]) == statement.text
+    answers: SimpleQueue[Exception | None] = SimpleQueue()
     for _ in range(2):
-        [row] = connection.begin([(text, ())], 1, 8, True, 60).result()
-        assert row["release_version"]
-    assert connection._prepare(text) is connection._prepare(text)
+        connection.prepare_soon(statement.text, answers.put)
+        assert answers.get(timeout=60) is None
+        assert connection.missing([statement]) is None
+        [row] = connection.begin([statement], 1, 8, True, 60).result()
+        assert next(iter(row.values()))
     assert connection.count_nodes() == 1
+    assert (connection.down, connection.suspects) == (0, 0)
+
+
+def test_a_statement_that_can_not_be_prepared() -> None:
+    answers: SimpleQueue[Exception | None] = SimpleQueue()
+    connection_to(NODE).prepare_soon("SELECT nonsense FROM system.local", answers.put)
+    assert isinstance(answers.get(timeout=60), InvalidRequest)

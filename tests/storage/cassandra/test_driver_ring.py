@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -76,6 +76,15 @@ class Driver:
         self.sent: list[Future] = []
         self.closed = False
         self.bug: Exception | None = None
+        self.down, self.suspects = 1, 2
+        self.unprepared: set[str] = set()
+        self.preparing: list[Callable[[Exception | None], None]] = []
+
+    def missing(self, texts: list[tuple[str, Any]]) -> str | None:
+        return next((text for text, _ in texts for name in self.unprepared if name in text), None)
+
+    def prepare_soon(self, text: str, done: Callable[[Exception | None], None]) -> None:
+        self.preparing.append(done)
 
     def begin(
         self,
@@ -307,6 +316,46 @@ async def test_a_bug_of_the_driver_is_a_fault(ring: DriverRing, driver: Driver) 
         (await driver.wait(number)).fail(AttributeError("no pool"))
     await settled()
     assert isinstance(asked.answers[0], StoreUnknown)
+
+
+async def test_one_that_must_be_prepared_holds_up_no_other(
+    ring: DriverRing, driver: Driver
+) -> None:
+    """A node that hangs may be the one that was asked to."""
+    driver.unprepared = {LANES.name}
+    asked = Asked(ring)
+    await until(lambda: len(driver.preparing) == 1)
+    beat = Asked(ring, BEAT)
+    (await driver.wait(1)).answer()
+    await settled()
+    assert (asked.answers, beat.answers) == ([], [None])
+    assert ring.numbers.in_flight == 1
+    driver.unprepared = set()
+    driver.preparing[0](None)
+    (await driver.wait(2)).answer()
+    await settled()
+    assert asked.answers == [None]
+
+
+async def test_one_that_can_not_be_prepared(ring: DriverRing, driver: Driver) -> None:
+    driver.unprepared = {LANES.name}
+    asked = Asked(ring)
+    await until(lambda: len(driver.preparing) == 1)
+    driver.preparing[0](InvalidRequest("no such table"))
+    await settled()
+    assert isinstance(asked.answers[0], StoreRefused)
+    asked = Asked(ring)
+    for number in (2, 3, 4):
+        await until(lambda number=number: len(driver.preparing) == number)  # type: ignore[misc]
+        driver.preparing[-1](TIMEOUT)
+    await settled()
+    assert isinstance(asked.answers[0], StoreUnknown)
+    assert driver.sent == []
+    assert ring.numbers.in_flight == 0
+
+
+async def test_how_the_nodes_are(ring: DriverRing) -> None:
+    assert (ring.numbers.nodes_down, ring.numbers.nodes_suspect) == (1, 2)
 
 
 async def test_closing_waits_for_what_is_under_way(driver: Driver, nursery: trio.Nursery) -> None:

@@ -104,6 +104,22 @@ def test_nobody_answered(policy: SuspectsLast) -> None:
     assert plan(policy) == "abc", "all are suspects: the child's order counts"
 
 
+def test_who_becomes_a_suspect_is_named_once(
+    policy: SuspectsLast, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        policy.watch(Future(["a", "b"], by="b"))
+        time.now += SECONDS - 1
+        assert policy.count == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "Cassandra node a left a request unanswered: it is asked last for 15 s"
+    ]
+    time.now += 1
+    assert policy.count == 0
+    policy.watch(Future(["a", "b"], by="b"))
+    assert len(caplog.records) == 2
+
+
 @pytest.mark.parametrize("event", ["on_up", "on_remove"])
 def test_one_that_is_back_is_trusted(policy: SuspectsLast, child: Child, event: str) -> None:
     policy.watch(Future(["a", "b"], by="b"))

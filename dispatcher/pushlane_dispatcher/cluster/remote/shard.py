@@ -119,7 +119,7 @@ class RemoteShard:
         asker.expect(id, partial(self._published, id))
         self._sent[id] = sent
         self._size += sent.size
-        asker.data.send(encode(frames.Publish(self.ref, id, sent.messages, lanes)))
+        asker.data.send(encode(frames.Publish(self.ref, id, sent.messages, lanes, asker.wall())))
 
     def _published(self, id: int, told: frames.Published | PushlaneError) -> None:
         sent = self._sent[id]

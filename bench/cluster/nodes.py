@@ -101,6 +101,18 @@ class Node:
         ticks = int(stat[UTIME]) + int(stat[UTIME + 1])
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    def requests(self) -> float:
+        """How many it has sent to Cassandra."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
+            found = re.search(r"^pushlane_store_requests (\S+)", answer.read().decode(), re.M)
+        assert found is not None
+        return float(found[1])
+
+    def memory_kib(self) -> int:
+        """What it has in memory, its share of what it shares with others."""
+        lines = Path("/proc", str(self._there.pid), "smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
     def put(self, path: str, body: bytes) -> None:
         headers = {"content-type": "application/json"}
         request = urllib.request.Request(self.url + path, body, headers, method="PUT")

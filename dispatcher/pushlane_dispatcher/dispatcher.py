@@ -21,7 +21,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from pushlane.wire.errors import BadRequest, Conflict, NotFound, PushlaneError, Unavailable
+from pushlane.wire.errors import BadRequest, Conflict, NotFound, Unavailable
 from pushlane.wire.limits import DEFAULTS, Limits
 from pushlane_dispatcher.browsing import lookup
 from pushlane_dispatcher.browsing.all_shards import Lookable, ask_each, stats_of
@@ -34,7 +34,7 @@ from pushlane_dispatcher.browsing.standing import Standing, standing_of, stored_
 from pushlane_dispatcher.browsing.view import Views
 from pushlane_dispatcher.callers.door import Caller, Door
 from pushlane_dispatcher.callers.publication import Publication
-from pushlane_dispatcher.clock import Clock, adopt_time, compare_clocks
+from pushlane_dispatcher.clock import Clock, adopt_time
 from pushlane_dispatcher.cluster.cluster import Cluster, Network
 from pushlane_dispatcher.cluster.sessions import SharedSessions
 from pushlane_dispatcher.cluster.settings import ClusterSettings
@@ -46,6 +46,7 @@ from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.heart import Heart
 from pushlane_dispatcher.queues.due import DueShards
 from pushlane_dispatcher.queues.manager import Manager
 from pushlane_dispatcher.queues.open_queue import OpenQueue
@@ -57,7 +58,7 @@ from pushlane_dispatcher.shard.lease_guard import LeaseGuard
 from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Shards
-from pushlane_dispatcher.shard.stop import Stop
+from pushlane_dispatcher.upkeep import Upkeep
 from pushlane_dispatcher.usage.report import UsagePoint
 from pushlane_dispatcher.usage.writer import UsageWriter
 from pushlane_leases.interface import LeaseCache
@@ -67,7 +68,6 @@ from pushlane_storage.member import Member
 from pushlane_storage.message import Message
 from pushlane_storage.note import DueShard
 from pushlane_storage.queue import QueueConfig, QueueRow
-from pushlane_storage.work import gather
 
 log = logging.getLogger(__name__)
 A = TypeVar("A")
@@ -97,8 +97,10 @@ async def open_dispatcher(
     guard = None if leases is None else LeaseGuard(leases, clock, settings, store.ownership.confirm)
     bounds = bounds or Bounds()
     budget = Budget(settings.windows_bytes, settings.open_shards, bounds.window_bytes)
+    cluster = cluster or ClusterSettings()
+    heart = Heart() if network is None else Heart(store.ownership, cluster.judge_ms // 2)
     context = Context(
-        store, guard, clock, settings, bounds, limits, chance, prefix, recorder, budget
+        store, guard, clock, settings, bounds, limits, chance, prefix, recorder, heart, budget
     )
     error: Exception | None = None
     try:
@@ -109,19 +111,8 @@ async def open_dispatcher(
         dispatcher = Dispatcher(context, nursery, owner or f"node-{secrets.token_hex(8)}")
         if network is not None:
             assert member is not None
-            dispatcher.join(network, member, cluster or ClusterSettings())
-        nursery.start_soon(dispatcher.sweep)
-        nursery.start_soon(dispatcher.watch_windows)
-        nursery.start_soon(dispatcher.due.run)
-        nursery.start_soon(dispatcher.watch_clock)
-        if settings.usage:
-            nursery.start_soon(dispatcher.usage_writer.run)
-        if store.ownership.shared:
-            nursery.start_soon(dispatcher.compare)
-            nursery.start_soon(dispatcher.compare_rows)
-            nursery.start_soon(dispatcher.finish_deletions)
-        if guard is not None and guard.instant is None:
-            nursery.start_soon(dispatcher.catch_up, guard)
+            dispatcher.join(network, member, cluster)
+        dispatcher.upkeep.start(nursery)
         try:
             yield dispatcher
             await dispatcher.aclose()
@@ -170,7 +161,9 @@ class Dispatcher:
         usage = self.usage_writer
         self.connected, self.disconnected = usage.connected, usage.disconnected
         self.put_bills = usage.put_bills
-        self.finish_deletions = manager.finish_all
+        self.upkeep = Upkeep(
+            context, self._shards, self._queues, manager, self.due, usage, self._take_up
+        )
         self.cluster: Cluster | None = None
         """With the other nodes of a cluster."""
         self.sessions: SharedSessions | None = None
@@ -209,6 +202,20 @@ class Dispatcher:
         """Others took over what it had, a short while ago."""
         lost_at = self._shards.lost_at
         return lost_at is not None and self.clock.now() - lost_at < self._context.settings.fenced_ms
+
+    @property
+    def seems_dead(self) -> bool:
+        """To others: its heartbeats do not reach the store, and it grants nothing."""
+        return self._context.heart.stands_still
+
+    def heart_numbers(self) -> dict[str, int]:
+        """How well others can see that it lives."""
+        heart, ownership = self._context.heart, self._context.store.ownership
+        return {
+            "failing_ms": ownership.beat_failing_ms,
+            "stands_still": heart.stands_still,
+            "stops": heart.stops,
+        }
 
     def store_numbers(self) -> dict[str, int]:
         """What the store counts, and how big it is."""
@@ -280,83 +287,6 @@ class Dispatcher:
         await self._shards.close()
         await self.usage_writer.flush()
 
-    async def watch_clock(self) -> None:
-        """A task: notices that the clocks disagree, and that they agree again."""
-        clock, settings = self._context.clock, self._context.settings
-        while True:
-            await trio.sleep(settings.clock_ms / 1000)
-            try:
-                await compare_clocks(clock, self._context.store)
-            except StoreError as error:
-                clock.look()
-                log.info("the store's clock was not compared: %s", error)
-
-    async def watch_windows(self) -> None:
-        """A task: shards that had to do with little hear that there is room again."""
-        budget, settings = self._context.budget, self._context.settings
-        while True:
-            await trio.sleep(settings.windows_ms / 1000)
-            if budget.refused and not budget.spent:
-                refused, budget.refused = budget.refused, set()
-                self._shards.wake(refused)
-
-    async def sweep(self) -> None:
-        """A task: closes what nobody uses, and gives back the slots where others may want them."""
-        settings = self._context.settings
-        shared = self._context.store.ownership.shared
-        idle_ms = settings.shared_idle_ms if shared else settings.idle_ms
-        while True:
-            await trio.sleep(idle_ms / 2000)
-            await self._shards.close_unused(idle_ms)
-            await self._shards.release_idle()
-
-    async def compare(self) -> None:
-        """A task: notices that slots are another process's, before a write would."""
-        while True:
-            await trio.sleep(self._context.settings.compare_ms / 1000)
-            try:
-                await self._shards.compare()
-            except StoreError as error:
-                log.info("the slots were not compared: %s", error)
-
-    async def compare_rows(self) -> None:
-        """A task: goes by what was changed elsewhere, and stops what is deleted there.
-
-        A round begins `row_ms` after the last one: whoever changed a row may count on it that we
-        go by it then. A deletion needs our word, whether we serve the queue or not.
-        """
-        settings = self._context.settings
-        at = trio.current_time()
-        while True:
-            at = max(at + settings.row_ms / 1000, trio.current_time())
-            await trio.sleep_until(at)
-            await gather(self._compare_row, self._shards.rows(), settings.row_reads)
-
-    async def _compare_row(self, ours: QueueRow) -> None:
-        row: QueueRow | None = None
-        with trio.move_on_after(self._context.settings.row_ms / 1000):  # or others would wait
-            try:
-                with suppress(NotFound):
-                    row = await self._queues.read(ours.tenant, ours.name)
-            except PushlaneError as error:
-                log.info("the row of %s was not compared: %s", ours.name, error)
-                return
-            if row is None or row.id != ours.id or row.deleting:
-                self._shards.stop_queue(ours, Stop.DELETED)
-                if row is not None and row.deleting:
-                    self._manager.finish_soon(row)
-            elif row.version > ours.version:
-                self._take_up(row)
-
-    async def catch_up(self, guard: LeaseGuard) -> None:
-        """A task: a lease cache that is back is told what is out, also by shards that rest.
-
-        Without it, one that nobody has anything to tell would never be tried again.
-        """
-        while True:
-            await trio.sleep(self._context.settings.cache_rest_ms / 1000)
-            await self._shards.catch_up(guard)
-
     async def _open_due(self, due: DueShard) -> bool:
         """Open a shard because of its note. False: it is open anyway, or was deleted."""
         key = ShardKey(due.queue_id, due.shard)
@@ -405,6 +335,20 @@ class Dispatcher:
                 return await self._open_queue(row, claims)
         await self._manager.finish(tenant, name)
         raise NotFound(f"there is no queue {name}")
+
+    async def open_shard(
+        self, tenant: str, name: str, queue_id: str, number: int, claims: Claims | None = None
+    ) -> ShardPort:
+        """One shard of a queue, though others may not be there. `NotFound` when the queue is
+        another one by now."""
+        found = self._found(tenant, name, claims)
+        if found is None and self.cluster is not None:
+            row = await self._row_of(tenant, name, queue_id)
+            return await self._open_shard(row, number, claims)
+        queue = found or await self.open(tenant, name, claims=claims)
+        if queue.row.id != queue_id:
+            raise NotFound(f"queue {name} was deleted")
+        return queue.shards[number]
 
     async def open_for(self, caller: Caller, name: str) -> OpenQueue:
         """The same for a caller, who may have it made."""

@@ -19,6 +19,8 @@ class Cluster(Protocol):
 
     def node_states(self) -> Mapping[str, float]: ...
 
+    def breakers(self) -> Mapping[str, float]: ...
+
     def latencies(self) -> Mapping[str, float]: ...
 
 
@@ -26,6 +28,10 @@ def show_cluster(metrics: Metrics, cluster: Cluster) -> None:
     """Names of nodes are a label: there are as many as the operator starts."""
     metrics.gauges("cluster", "Cluster", cluster.numbers)
     metrics.gauges_by("cluster_nodes", "Nodes by state.", "state", cluster.node_states)
+    metrics.gauges_by(
+        "cluster_breakers", "Other nodes by the state of their circuit breaker.", "state",
+        cluster.breakers,
+    )  # fmt: skip
     metrics.gauges_by(
         "cluster_latency_seconds", "How long a node's last answer took.", "node", cluster.latencies
     )

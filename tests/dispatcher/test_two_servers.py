@@ -219,7 +219,7 @@ async def test_time_proves_nothing_of_who_does_not_hear_of_a_deletion(
     queue = await a.dispatcher.open(TENANT, "q", create=True)
     Consumer(runners_of(queue)[0])
     with monkeypatch.context() as deaf:
-        deaf.setattr(a.dispatcher, "_compare_row", nothing)
+        deaf.setattr(a.dispatcher.upkeep, "_compare_row", nothing)
         deaf.setattr(a.dispatcher, "_open_due", nothing)
         for _ in range(10):
             with pytest.raises(Unavailable, match="being deleted, which goes on: server alpha"):
@@ -237,7 +237,7 @@ async def test_a_deletion_goes_on_after_its_answer_where_two_have_a_part(
     runners = [await open_shard(server, row, n) for n, server in enumerate((b, a))]
     with b.dispatcher._shards._slots.of(runners[0].key).using():
         with monkeypatch.context() as deaf:
-            deaf.setattr(a.dispatcher, "_compare_row", nothing)
+            deaf.setattr(a.dispatcher.upkeep, "_compare_row", nothing)
             with pytest.raises(Unavailable, match="which goes on"):
                 await b.dispatcher.delete(TENANT, "q")
         assert [runner.stopped_by for runner in runners] == [Stop.DELETED, None]
@@ -308,7 +308,7 @@ async def test_a_server_that_was_frozen_confirms_nothing_for_a_queue_that_was_de
     await a.dispatcher.create(TENANT, "q", CONFIG)
     assert await a.publish(b"1", b"2", b"3")
     a.freeze()
-    monkeypatch.setattr(a.dispatcher, "_compare_row", nothing)
+    monkeypatch.setattr(a.dispatcher.upkeep, "_compare_row", nothing)
     began = trio.current_time()
     await b.dispatcher.delete(TENANT, "q")
     assert trio.current_time() - began >= Limits().judge_ms / 1000, "it had to be outlived"

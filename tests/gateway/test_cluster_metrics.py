@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from pushlane_dispatcher.cluster.counters import LinkCounters, count
 from pushlane_gateway.cluster_metrics import show_cluster
@@ -35,6 +36,12 @@ async def test_what_a_node_knows_is_shown(
         assert found["pushlane_cluster_peers", ""] == 2
         assert found["pushlane_cluster_slots", ""] == len(a.dispatcher._shards.slots_since())
         assert found["pushlane_cluster_slots_elsewhere", ""] == 0
+        assert found["pushlane_cluster_slots_orphaned", ""] == 0
+        wanted = {one.name: one.placed for one in (await a.dispatcher.cluster_status()).nodes}
+        assert found["pushlane_cluster_slots_placed", ""] == wanted["a"]
+        assert found["pushlane_cluster_breakers", "closed"] == 2
+        assert found["pushlane_cluster_lag_seconds", ""] == 0
+        assert found["pushlane_cluster_roster_seconds", ""] < 1
         assert found["pushlane_cluster_forwarded", ""] == 8 - len(a.dispatcher._shards)
         assert {"b", "c"} == {
             label for name, label in found if name == "pushlane_cluster_latency_seconds"
@@ -44,6 +51,8 @@ async def test_what_a_node_knows_is_shown(
         assert found["pushlane_links_bytes_received", ""] == 1_000
         assert found["pushlane_link_ends_total", "overrun"] == 1
         assert found["pushlane_link_refusals_total", "wrong_key"] == 1
+        await trio.sleep(10)
+        assert 7 < samples(metrics)["pushlane_cluster_oldest_seconds", ""] < 11
         world.kill(c)
         await Client(a).publish(*[message(b"1", key=f"k{n}") for n in range(40)])
         found = samples(metrics)

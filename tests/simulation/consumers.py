@@ -7,6 +7,7 @@ have stopped, all are crowds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pushlane.wire.receipts import ReceiptRun
@@ -65,6 +66,8 @@ class SettleRequest:
         """(op, receipt number)"""
         self.own = own
         """The receipts are of this subscription: what is unknown of them is asked again."""
+        self.kind = ""
+        """What it asks for, where that is asked again."""
 
     def answered(self, ticket: SettleTicket) -> None:
         self.consumer.answered(self, ticket)
@@ -168,8 +171,8 @@ class Consumer(Client):
         self.world.record(history.Resume(self.world.now, fan.label))
         before = [(part.sub, part.generation) for part in fan]
         lost = fan.resume([(prefix, n, n) for prefix, n in listed])
-        if self.world.profile.late and listed:
-            self._come_late(conn, fan, dict(before), self.rng.choice([*listed]))
+        if self.world.profile.late:
+            self._come_late(conn, fan, dict(before), listed)
         self.ready, self.fed = True, self.world.now
         self.told_lost(lost)
         for prefix, n in self.doubtful:
@@ -180,13 +183,17 @@ class Consumer(Client):
         self._take_up_next()  # what was under way goes on
 
     def _come_late(
-        self, conn: Connection, fan: Fan, before: dict[Subscription, int], receipt: Receipt
+        self, conn: Connection, fan: Fan, before: dict[Subscription, int], held: Iterable[Receipt]
     ) -> None:
         """An ack of its last connection arrives only now: it holds the message, and is refused."""
-        prefix, n = receipt
-        part = fan.part_of(prefix)
-        if part is None or before.get(part.sub, 0) in (0, part.generation):
+        receipts: list[tuple[Receipt, Part]] = []
+        for receipt in held:
+            part = fan.part_of(receipt[0])
+            if part is not None and before.get(part.sub, 0) not in (0, part.generation):
+                receipts.append((receipt, part))
+        if not receipts:
             return
+        (prefix, n), part = self.rng.choice(receipts)
         self.world.fault("settle.late")
         request = SettleRequest(self, prefix, [(self.world.op(), n)], own=False)
         holder = f"{fan.session}, before"

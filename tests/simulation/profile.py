@@ -53,5 +53,5 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             annex=rng.random() < 0.25,
             unsure=rng.random() < 0.4,
             sound=rng.random() < 0.15,
-            late=rng.random() < 0.15,
+            late=rng.random() < 0.3,
         )

@@ -8,8 +8,7 @@ dispatcher ──▶ Router ──▶ Peers ──▶ Asker ══link══▶ 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -29,15 +28,16 @@ from pushlane_dispatcher.cluster.router import Router
 from pushlane_dispatcher.cluster.serving import Elsewhere, Serving
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.cluster.status import Load, Report
+from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.queues.queues import Elsewhere as OwnedElsewhere
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Shards
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import StoreError
-from pushlane_storage.member import Member
+from pushlane_storage.member import DISPATCHER, Member
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueRow
+from pushlane_storage.slot import SLOTS, slot_of
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,7 @@ class Cluster:
         self._network = network
         self._shards = shards
         self._now = now
+        self._wall = wall
         self._resume_ms = resume_ms
         self._nursery = nursery
         self._row_of = row_of
@@ -89,15 +90,17 @@ class Cluster:
         self.start_soon = nursery.start_soon
         self.repeats = Repeats(settings, open_queue, nursery.start_soon, wall)
         self.members = Members(ownership, settings, self._members_changed)
-        self.peers = Peers(self.members, settings, network.dial, now, self._lost, nursery, chance)
+        self.peers = Peers(
+            self.members, settings, network.dial, now, wall, self._lost, nursery, chance
+        )
         self.router = Router(
-            ownership, self.members, self.peers, settings, shards.open, shards.has_slot
+            ownership, self.members, self.peers, settings, self._open, shards.has_slot
         )
         self._placed_as = ""
         """The process that others have reached: after a fence it is another one."""
         self.observer = Observer(
-            ownership, self.members, self.peers, settings, self._report, network.ahead_ms,
-            network.numbers,
+            ownership, self.members, self.peers, settings, self._report, shards.lateness,
+            network.ahead_ms, network.numbers,
         )  # fmt: skip
         self.report = self.observer.report
         self._pairs: dict[str, _Pair] = {}
@@ -152,14 +155,22 @@ class Cluster:
             nonlocal pair
             if pair is None:
                 asked = frames.decode_asked(frame)
-                assert isinstance(asked, frames.Pair)
+                if not isinstance(asked, frames.Pair):
+                    raise msgspec.ValidationError(f"{type(asked).__name__} before Pair")
                 pair = self._pair(asked.id, link, process, lane)
+            elif pair.serving is None:
+                raise msgspec.ValidationError("a request before both links are there")
             else:
-                assert pair.serving is not None, "it asks before both links are there"
                 pair.serving.take(frame)
 
         try:
             await link.run(take)
+        except msgspec.DecodeError as error:
+            member = self.members.find(process)
+            log.warning(
+                "the links of node %s are cut: it says what this node does not understand: %s",
+                process if member is None else member.name, error,
+            )  # fmt: skip
         finally:
             if pair is not None:
                 self._part(pair)
@@ -176,7 +187,7 @@ class Cluster:
                 rest.abort()
 
             pair.serving = Serving(
-                self, data, rest, self._now, self._settings, self._resume_ms, cut
+                self, data, rest, self._now, self._wall, self._settings, self._resume_ms, cut
             )
             self._servings[pair.serving] = None
             self._be_placed()
@@ -192,6 +203,9 @@ class Cluster:
             del self._servings[pair.serving]
             pair.serving.over()
 
+    def take_over(self, key: ShardKey, epoch: int, piece: bytes, last: bool) -> None:
+        self._shards.handed.take(key, epoch, piece, self._wall(), last=last)
+
     def running(self, key: ShardKey) -> ShardRunner | None:
         return self._shards.running(key)
 
@@ -203,11 +217,18 @@ class Cluster:
         if not 0 <= key.shard < row.config.shards:
             raise NotFound(f"queue {queue} has no shard {key.shard}")
         try:
-            runner = await self._shards.open(row, key.shard, claims)
+            runner = await self._open(row, key.shard, claims)
         except OwnedElsewhere as other:
             raise Elsewhere(other.owner.process, other.owner.epoch) from None
         self.router.opened(key)
         return runner
+
+    async def _open(self, row: QueueRow, number: int, claims: Claims | None) -> ShardRunner:
+        """A shard, here. A node that only serves clients has a slot at most for a moment, when it
+        deletes a queue that nobody has open."""
+        if DISPATCHER not in self._member.roles:
+            raise Unsent("this server only serves clients", retry_ms=100)
+        return await self._shards.open(row, number, claims)
 
     def shard_stopped(self, runner: ShardRunner) -> None:
         """Of ours: those who use it elsewhere hear of it."""
@@ -237,18 +258,25 @@ class Cluster:
         """What is counted here, for metrics."""
         places, own = self.members.places, self._ownership.process
         slots = self._shards.slots_since()
-        takeovers = self.router.takeovers
+        takeovers, late = self.router.takeovers, self.observer.late
+        roster_ms = self.members.roster_ms(trio.current_time())
         return {
             "fencings": self.members.fenced,
             "forwarded": self.router.forwarded,
+            "lag_seconds": late.lag_ms / 1000,
             "moves": self.moves,
+            "not_handed": self._shards.not_handed,
+            "oldest_seconds": (late.oldest_ms or 0) / 1000,
             "peers": len(self.peers.up()),
             "repeats": self.repeats.repeated,
+            "roster_seconds": (roster_ms or 0) / 1000,
             "slots": len(slots),
             "slots_elsewhere": sum(
                 (place := placed(slot, places)) is not None and place.process != own
                 for slot in slots
             ),
+            "slots_orphaned": self.router.orphans,
+            "slots_placed": sum(map(self.belongs_here, range(SLOTS))),
             "takeover_seconds": takeovers.seconds,
             "takeover_seconds_most": takeovers.most,
             "takeovers": takeovers.count,
@@ -256,6 +284,9 @@ class Cluster:
 
     def node_states(self) -> dict[str, float]:
         return self.observer.states()
+
+    def breakers(self) -> dict[str, float]:
+        return self.observer.breakers()
 
     def latencies(self) -> dict[str, float]:
         return self.observer.latencies()
@@ -302,15 +333,29 @@ class Cluster:
         settings, places = self._settings, self.members.places
         slots = to_give_up(
             self._shards.slots_since(), self._ownership.process, places,
-            int(trio.current_time() * 1000), 0 if self.members.leaving else settings.tenure_ms,
+            int(trio.current_time() * 1000), 0 if self.members.is_leaving else settings.tenure_ms,
             settings.moves,
         )  # fmt: skip
         if slots:
             log.info("%d slots belong to other nodes by now: they are given up", len(slots))
-            with suppress(StoreError):  # the store tries again
-                await self._shards.give_up(slots)
-            self.moves += len(slots)
+            await self.give_up(slots)
         return bool(slots)
+
+    async def give_up(self, slots: list[int]) -> None:
+        """Let others have these slots, with all that is out of them."""
+        await self._shards.give_up(slots, self._hand_over)
+        self.moves += len(slots)
+
+    async def _hand_over(self, key: ShardKey, epoch: int, pieces: Sequence[bytes]) -> bool:
+        place = placed(slot_of(key), self.members.places)
+        if place is not None and place.process == self._ownership.process:
+            return True
+        asker = None if place is None else self.peers.asker(place.process)
+        if asker is None:
+            return False
+        with trio.move_on_after(self._settings.hand_ms / 1000):
+            return await asker.hand_over(key, epoch, pieces)
+        return False
 
     # Leaving
 

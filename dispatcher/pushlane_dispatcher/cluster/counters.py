@@ -6,6 +6,15 @@ to an attribute costs next to nothing.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class LastRefusal(NamedTuple):
+    at: float
+    """Trio's time."""
+    text: str
+    """Who was refused, as far as it said so, and why."""
+
 
 class LinkCounters:
     __slots__ = (
@@ -19,6 +28,7 @@ class LinkCounters:
         "open",
         "opened",
         "refusals",
+        "refused",
         "strangers",
         "unreached",
     )
@@ -40,6 +50,8 @@ class LinkCounters:
         """Links that ended, by code: `closed`, `left`, `cut`, `silent`, `overrun`, …"""
         self.refusals: dict[str, int] = {}
         """Handshakes that others began here and that failed, by code: `wrong_key`, `busy`, …"""
+        self.refused: dict[str, LastRefusal] = {}
+        """The last one, by code."""
         self.unreached: dict[str, int] = {}
         """Dials of ours that failed, by code: those of refusals, and `nobody_listens`, …"""
         self.strangers = 0

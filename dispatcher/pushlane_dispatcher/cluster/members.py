@@ -2,7 +2,7 @@
 
 Every node looks at the roster once a beat, and at all others all the time. A node is fenced when
 
-- its address answers with another process: it was started again;
+- its address answers with a process that came later: it was started again;
 - its address refused twice, and its heart has stood still for two beats;
 - its heart has stood still for `judge_ms`. Only time counts in which our own heart beat: who is cut
   off from the store itself can't tell who is dead, and fences nobody.
@@ -24,12 +24,11 @@ from pushlane_dispatcher.cluster.placement import Place
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.cluster.status import Gone
 from pushlane_storage.interface import StoreError
-from pushlane_storage.member import Member
+from pushlane_storage.member import DISPATCHER, Member
 from pushlane_storage.ownership import Ownership
 
 log = logging.getLogger(__name__)
 
-DISPATCHER = "dispatcher"
 REFUSALS = 2
 BEATS = 2
 REMEMBERED = 16
@@ -40,16 +39,18 @@ LEFT = "it left, or another node fenced it"
 class Watched:
     """Another node, as we saw it last."""
 
-    __slots__ = ("member", "refusals", "silent_ms", "successor")
+    __slots__ = ("look", "member", "refusals", "silent_ms", "successor")
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, look: int) -> None:
         self.member = member
+        self.look = look
+        """The number of the look that found it first."""
         self.silent_ms = 0.0
         """How long its beat has stood still, while ours went on."""
         self.refusals = 0
         """How often in a row its address refused us since."""
         self.successor = False
-        """Its address answered as another process."""
+        """Its address answered as a process that came after it."""
 
 
 class Members:
@@ -65,6 +66,8 @@ class Members:
         self.leaving = False
         """This node takes no slots: it drains."""
         self._looked_at: float | None = None
+        self._seen_at: float | None = None
+        self._looks = 0
         self._news = trio.Event()
         self.fenced = 0
         """Nodes that this one has fenced."""
@@ -88,6 +91,8 @@ class Members:
         """Read the roster."""
         found = {member.process: member for member in await self._ownership.members()}
         now, first = trio.current_time(), self._looked_at is None
+        self._seen_at = now
+        self._looks += 1
         own = found.pop(self._ownership.process, None)
         beating = own is not None and (self._own is None or own.beat != self._own.beat)
         passed = 0.0 if self._looked_at is None else now - self._looked_at
@@ -95,7 +100,7 @@ class Members:
         for process in self._watched.keys() - found.keys():
             self._gone.append((now, self._watched[process].member, LEFT))
         self._watched = {
-            process: self._watched.get(process) or Watched(member)
+            process: self._watched.get(process) or Watched(member, self._looks)
             for process, member in found.items()
         }
         for process, member in found.items():
@@ -117,6 +122,11 @@ class Members:
         """What the others say of themselves, but for their beats."""
         return [_still(watched.member) for watched in self._watched.values()]
 
+    @property
+    def is_leaving(self) -> bool:
+        """This node keeps no slots, if it ever had any."""
+        return self.leaving or (self._own is not None and DISPATCHER not in self._own.roles)
+
     # Who is dead
 
     def refused(self, process: str) -> None:
@@ -126,11 +136,18 @@ class Members:
             watched.refusals += 1
             self._news.set()
 
-    def replaced(self, process: str) -> None:
-        """Another process answers at its address."""
-        watched = self._watched.get(process)
+    def replaced(self, process: str, by: str) -> None:
+        """Another process answers at its address.
+
+        One that came later has taken its place. One that was there before is another node, and
+        somebody gave both the same address by mistake: that alone is nobody's death.
+        """
+        watched, other = self._watched.get(process), self._watched.get(by)
         if watched is not None:
-            watched.successor = True
+            if other is None or other.look > watched.look:
+                watched.successor = True
+            else:
+                watched.refusals += 1
             self._news.set()
 
     async def _judge(self) -> None:
@@ -152,11 +169,15 @@ class Members:
         if watched.successor:
             return "another process has its address"
         if watched.refusals >= REFUSALS and watched.silent_ms >= BEATS * settings.heart_ms:
-            return "nobody listens at its address, and its heart stands still"
+            return "it is not at its address, and its heart stands still"
         hasty = now - self.last_fenced_at < settings.haste_ms / 1000
         if watched.silent_ms >= settings.judge_ms and not hasty:
             return f"its heart has stood still for {settings.judge_ms} ms"
         return None
+
+    def roster_ms(self, now: float) -> int | None:
+        """How long ago the roster was read; None: it was not yet."""
+        return None if self._seen_at is None else int((now - self._seen_at) * 1000)
 
     def gone(self, now: float) -> Iterator[Gone]:
         """Who went last, the newest first, and why."""
@@ -192,7 +213,7 @@ class Members:
     @property
     def places(self) -> list[Place]:
         """Nodes that may own slots, this one included."""
-        own = [] if self._own is None or self.leaving else [self._own]
+        own = [] if self._own is None or self.is_leaving else [self._own]
         there = [member for member in (*own, *self.others) if takes_slots(member)]
         # Nobody takes part before somebody reached it; the only ones there need nobody for that.
         placed = [member for member in there if member.placed] or there

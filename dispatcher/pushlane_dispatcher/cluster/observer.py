@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import msgspec
 import trio
@@ -29,6 +30,7 @@ from pushlane_dispatcher.cluster.status import (
     Report,
     State,
 )
+from pushlane_dispatcher.shard.shards import Lateness
 from pushlane_storage.interface import StoreError
 from pushlane_storage.member import Member
 from pushlane_storage.ownership import Ownership
@@ -36,26 +38,32 @@ from pushlane_storage.slot import SLOTS
 
 log = logging.getLogger(__name__)
 
+LASTING = ("not_placed", "same_name", "same_address")
+"""Problems that every start brings for a moment: the log speaks of those that last."""
+
 
 class Observer:
     def __init__(
         self, ownership: Ownership, members: Members, peers: Peers, settings: ClusterSettings,
-        own: Callable[[Load, Rates], Report], ahead_ms: Callable[[str], int | None],
-        links: Callable[[], LinkCounters | None],
+        own: Callable[[Load, Rates], Report], late: Callable[[], Lateness],
+        ahead_ms: Callable[[str], int | None], links: Callable[[], LinkCounters | None],
     ) -> None:  # fmt: skip
-        """`own` makes this node's report, `ahead_ms` says by how much a process's clock is ahead
-        of ours, `links` what was counted on links."""
+        """`own` makes this node's report, `late` says how late its shards are, `ahead_ms` by how
+        much a process's clock is ahead of ours, `links` what was counted on links."""
         self._ownership = ownership
         self._members = members
         self._peers = peers
         self._settings = settings
         self._own = own
+        self._ask_lateness = late
         self._ahead_ms = ahead_ms
         self._links = links
         self._rates = Rates()
         self._states: dict[str, tuple[State, float]] = {}
         self._reports: dict[str, tuple[Report, float]] = {}
         """Of other processes, with the seconds that it took."""
+        self._late: Lateness | None = None
+        """Of the shards here, as of the last look: many may ask, and there may be many shards."""
         self._told: set[Problem] = set()
         self._doubted: dict[Problem, float] = {}
         self.load: Callable[[], Load] = Load
@@ -73,7 +81,20 @@ class Observer:
 
     def report(self) -> Report:
         """Of this node."""
-        return self._own(self.load(), self._rates)
+        late = self.late
+        return msgspec.structs.replace(
+            self._own(self.load(), self._rates),
+            oldest_ms=late.oldest_ms,
+            lag_ms=late.lag_ms,
+            roster_ms=self._members.roster_ms(trio.current_time()),
+        )
+
+    @property
+    def late(self) -> Lateness:
+        """How late the shards here are, as of the last look: there may be many of them."""
+        if self._late is None:
+            self._late = self._ask_lateness()
+        return self._late
 
     async def _ask(self, process: str) -> None:
         asker = self._peers.asker(process)
@@ -90,6 +111,7 @@ class Observer:
     def _look(self) -> None:
         now, load = trio.current_time(), self.load()
         self._rates.note(now, load.published, load.delivered)
+        self._late = self._ask_lateness()
         there = {member.process: member for member in self._everybody()}
         for known in (self._states, self._reports):
             for process in known.keys() - there.keys():
@@ -121,6 +143,10 @@ class Observer:
             **Counter(map(self._state, self._everybody())),
         }  # fmt: skip
 
+    def breakers(self) -> dict[str, float]:
+        """How many nodes are reached through breakers in each state."""
+        return {"closed": 0, "open": 0, "half_open": 0, **Counter(self._peers.breakers().values())}
+
     def latencies(self) -> dict[str, float]:
         """By name of the node, in seconds: of its last answer."""
         names = {member.process: member.name for member in self._everybody()}
@@ -135,7 +161,7 @@ class Observer:
     def _tell(self, now: float) -> None:
         """Say in the log, once, what has lasted for `doubt_ms`. Links and clocks say it there
         themselves."""
-        found = {one for one in self.problems() if one.code in ("not_placed", "same_name")}
+        found = {one for one in self.problems() if one.code in LASTING}
         self._doubted = {problem: self._doubted.get(problem, now) for problem in found}
         self._told &= found
         for problem, since in self._doubted.items():
@@ -145,8 +171,8 @@ class Observer:
 
     def problems(self) -> list[Problem]:
         return [
-            *self._unreachable(), *self._unplaced(), *self._same_names(), *self._clocks(),
-            *self._versions(), *self._refusals(), *self._store(),
+            *self._unreachable(), *self._unplaced(), *self._same_names(), *self._same_addresses(),
+            *self._clocks(), *self._versions(), *self._refusals(), *self._store(),
         ]  # fmt: skip
 
     def _unreachable(self) -> Iterator[Problem]:
@@ -177,18 +203,33 @@ class Observer:
             )
 
     def _same_names(self) -> Iterator[Problem]:
-        by_name: dict[str, list[Member]] = {}
+        for name, members in self._sharing("name"):
+            places = ", ".join(sorted(member.address or "?" for member in members))
+            yield Problem(
+                code="same_name",
+                nodes=(name,),
+                text=f"{len(members)} nodes are called {name} ({places}), and one of them gets"
+                " no queues: give each a cluster.name of its own",
+            )
+
+    def _same_addresses(self) -> Iterator[Problem]:
+        for address, members in self._sharing("address"):
+            names = tuple(sorted(member.name for member in members))
+            yield Problem(
+                code="same_address",
+                nodes=names,
+                text=f"{' and '.join(names)} say that they are at {address}, and only one of them"
+                " is: give each a cluster.address (or cluster.listen) of its own",
+            )
+
+    def _sharing(self, field: Literal["name", "address"]) -> Iterator[tuple[str, list[Member]]]:
+        """What several nodes say of themselves, and which."""
+        found: dict[str, list[Member]] = {}
         for member in self._everybody():
-            by_name.setdefault(member.name, []).append(member)
-        for name, members in sorted(by_name.items()):
-            if len(members) > 1:
-                places = ", ".join(sorted(member.address or "?" for member in members))
-                yield Problem(
-                    code="same_name",
-                    nodes=(name,),
-                    text=f"{len(members)} nodes are called {name} ({places}), and one of them gets"
-                    " no queues: give each a cluster.name of its own",
-                )
+            found.setdefault(getattr(member, field), []).append(member)
+        for value, members in sorted(found.items()):
+            if value and len(members) > 1:
+                yield value, members
 
     def _clocks(self) -> Iterator[Problem]:
         for member in self._members.others:
@@ -212,15 +253,13 @@ class Observer:
             )
 
     def _refusals(self) -> Iterator[Problem]:
-        counters = self._links()
-        refusals = {} if counters is None else counters.refusals
+        counters, since = self._links(), trio.current_time() - self._settings.refused_ms / 1000
+        refused = {} if counters is None else counters.refused
         for code in ("wrong_key", "other_cluster", "old_version", "new_version", "certificate"):
-            if refusals.get(code):
+            last = refused.get(code)
+            if last is not None and last.at >= since:
                 yield Problem(
-                    code="refused",
-                    nodes=(),
-                    text=f"{refusals[code]} links to this node were refused since its start:"
-                    f" {code}; its log says from where",
+                    code="refused", nodes=(), text=f"this node refuses a link from {last.text}"
                 )
 
     def _store(self) -> Iterator[Problem]:
@@ -286,6 +325,7 @@ class Observer:
             slots=None if owned is None else owned[member.process],
             placed=wanted,
             clock_ahead_ms=None if own else self._ahead_ms(member.process),
+            breaker=self._peers.breakers().get(member.process),
             latency_ms=None if seconds is None else round(seconds * 1000, 3),
             **({} if report is None else msgspec.structs.asdict(report)),
         )

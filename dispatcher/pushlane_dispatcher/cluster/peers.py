@@ -16,10 +16,11 @@ import msgspec
 import trio
 
 from pushlane_dispatcher.cluster import frames
-from pushlane_dispatcher.cluster.members import Members, takes_slots
+from pushlane_dispatcher.cluster.members import Members
 from pushlane_dispatcher.cluster.remote.asker import Asker, Lost, Way
 from pushlane_dispatcher.cluster.remote.shard import CUT
 from pushlane_dispatcher.cluster.settings import ClusterSettings
+from pushlane_dispatcher.cluster.status import Breaker
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_storage.member import Member
 
@@ -41,6 +42,12 @@ class Refused(Exception):
 class Replaced(Exception):
     """Another process answers there."""
 
+    def __init__(self, process: str, name: str) -> None:
+        super().__init__(f"{name} ({process})")
+        self.process = process
+        self.name = name
+        """Of its node."""
+
 
 class CannotReach(Exception):
     """It can't be reached now, for whatever reason: the message says which."""
@@ -60,8 +67,17 @@ class Peer:
         self.changed = trio.Event()
         """Its links came up, or it is no more."""
         self.gone = False
+        self.dialling = False
         self.fault = ""
         """Why it can't be reached; empty: it can, or nobody has tried yet."""
+
+    @property
+    def breaker(self) -> Breaker:
+        """Requests go to a node only over links that are up. Those that broke are dialled again
+        after a pause, which is longer each time: one attempt, for all who wait."""
+        if self.asker is not None and self.asker.up:
+            return "closed"
+        return "half_open" if self.dialling else "open"
 
     def tell(self) -> None:
         self.changed.set()
@@ -71,12 +87,13 @@ class Peer:
 class Peers:
     def __init__(
         self, members: Members, settings: ClusterSettings, dial: Dial, now: Callable[[], int],
-        lost: Lost, nursery: trio.Nursery, chance: Callable[[], float],
+        wall: Callable[[], int], lost: Lost, nursery: trio.Nursery, chance: Callable[[], float],
     ) -> None:  # fmt: skip
         self._members = members
         self._settings = settings
         self._dial = dial
         self._now = now
+        self._wall = wall
         self._lost = lost
         self._nursery = nursery
         self._chance = chance
@@ -84,11 +101,7 @@ class Peers:
 
     def follow(self) -> None:
         """Have links to exactly those who are there."""
-        wanted = {
-            member.process: member
-            for member in self._members.others
-            if member.address and (takes_slots(member) or member.draining)
-        }
+        wanted = {member.process: member for member in self._members.others if member.address}
         for process, peer in list(self._peers.items()):
             if process not in wanted:
                 del self._peers[process]
@@ -125,6 +138,10 @@ class Peers:
         """The processes to which links are up."""
         return [process for process in self._peers if self.asker(process) is not None]
 
+    def breakers(self) -> dict[str, Breaker]:
+        """By process."""
+        return {process: peer.breaker for process, peer in self._peers.items()}
+
     async def _keep(self, peer: Peer) -> None:
         """A task: keep the links to a node up for as long as it is there."""
         pause = self._settings.redial_base_ms
@@ -138,6 +155,7 @@ class Peers:
     async def _connect(self, peer: Peer) -> bool:
         """Dial, and serve until it is over. False: it could not be reached."""
         process, address = peer.member.process, peer.member.address
+        peer.dialling = True
         try:
             async with self._pair(peer.member) as (data, rest):
                 await self._serve(peer, data, rest)
@@ -145,11 +163,13 @@ class Peers:
         except Refused:
             self._failed(peer, f"nobody listens at {address}")
             self._members.refused(process)
-        except Replaced:
-            self._failed(peer, f"another process answers at {address}")
-            self._members.replaced(process)
+        except Replaced as other:
+            self._failed(peer, f"another process answers at {address}, of node {other.name}")
+            self._members.replaced(process, other.process)
         except CannotReach as error:
             self._failed(peer, f"{address}: {error}")
+        finally:
+            peer.dialling = False
         return False
 
     def _failed(self, peer: Peer, fault: str) -> None:
@@ -175,7 +195,9 @@ class Peers:
             rest.abort()
 
     async def _serve(self, peer: Peer, data: LinkLike, rest: LinkLike) -> None:
-        asker = Asker(peer.member.process, data, rest, self._now, self._lost, self._settings)
+        asker = Asker(
+            peer.member.process, data, rest, self._now, self._wall, self._lost, self._settings
+        )
         id = secrets.token_hex(8)
 
         def begin(frame: bytes | memoryview) -> None:
@@ -184,7 +206,7 @@ class Peers:
                 told = frames.decode_told(frame)
                 if not isinstance(told, frames.Paired):
                     raise msgspec.ValidationError(f"{type(told).__name__} before Paired")
-                peer.asker, peer.fault = asker, ""
+                peer.asker, peer.fault, peer.dialling = asker, "", False
                 log.info("node %s is linked", peer.member.name)
                 peer.tell()
             else:

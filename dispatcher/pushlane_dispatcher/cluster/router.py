@@ -130,6 +130,7 @@ class Router:
         self._orphans.pop(slot, None)
         known = self._remote.get(key)
         if known is not None and known.running:  # somebody else was quicker: one keeps the order
+            asker.leave(told)
             return known, hops
         self._remote[key] = told
         self.forwarded += 1
@@ -177,6 +178,11 @@ class Router:
         if gone_at is not None:
             self.takeovers.add(trio.current_time() - gone_at)
 
+    @property
+    def orphans(self) -> int:
+        """Slots whose owner is gone, of those that somebody here has asked for since."""
+        return len(self._orphans)
+
     def _is_there(self, process: str) -> bool:
         return process == self._ownership.process or self._members.find(process) is not None
 
@@ -207,7 +213,7 @@ class Router:
         route = await self._read(slot)
         if route is not None and route.process != self._ownership.process:
             raise Elsewhere(route.process, route.epoch)
-        if route is None and (not hops or self._members.leaving):
+        if route is None and (not hops or self._members.is_leaving):
             place = placed(slot, self._members.places)
             if place is not None and place.process != self._ownership.process:
                 raise Elsewhere(place.process, 0)

@@ -128,6 +128,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Slots that a node gives up at once."""
     place_ms: int = 1_000
     """How often a node looks whether its slots belong elsewhere."""
+    hand_ms: int = 1_000
+    """How long the next owner of a slot may take to confirm what it was handed over of its leases;
+    then it gets the slot without."""
     leave_ms: int = 20_000
     """How long a node that stops may take to give its slots to others."""
 
@@ -138,8 +141,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     status_ms: int = 2_000
     """How long the status waits for the store to say who has which slot."""
     doubt_ms: int = 15_000
-    """How long no other node reaches this one, or two have one name, until the log says so: a node
-    that starts again is there twice for a while."""
+    """How long no other node reaches this one, or two have one name or address, until the log says
+    so: a node that starts again is there twice for a while."""
+    refused_ms: int = 60_000
+    """How long the status shows that a link was refused: who is still not welcome tries again."""
 
     def __post_init__(self) -> None:
         given = [self.certificate is not None, self.key is not None, self.authority is not None]

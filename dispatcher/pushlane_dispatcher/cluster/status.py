@@ -11,8 +11,10 @@ import msgspec
 
 State = Literal["up", "unreachable", "draining", "not_placed"]
 Trouble = Literal[
-    "unreachable", "not_placed", "same_name", "clock", "version", "store", "refused"
+    "unreachable", "not_placed", "same_name", "same_address", "clock", "version", "store",
+    "refused",
 ]  # fmt: skip
+Breaker = Literal["closed", "open", "half_open"]
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -37,6 +39,9 @@ class Report(msgspec.Struct, array_like=True, frozen=True):
     fencings: int = 0
     takeovers: int = 0
     moves: int = 0
+    oldest_ms: int | None = None
+    lag_ms: int | None = None
+    roster_ms: int | None = None
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +71,9 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Slots that are to be its own when somebody uses their queues."""
     clock_ahead_ms: int | None = None
     """By how much its clock is ahead of this node's, when they were linked."""
+    breaker: Breaker | None = None
+    """Of the links from the node that answers. `closed`: they carry requests. `open`: they broke or
+    can't be had, and no request goes there until the next attempt; `half_open`: it is made now."""
     latency_ms: float | None = None
     """How long its last answer took."""
     sessions: int | None = None
@@ -83,6 +91,14 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Slots of nodes that were gone, which it took over."""
     moves: int | None = None
     """Slots that it gave up because they belong elsewhere."""
+    oldest_ms: int | None = None
+    """How long ago the message was published that waits longest there, of the queues that are open;
+    null: none waits, or nobody could tell."""
+    lag_ms: int | None = None
+    """How long its oldest write has waited for the store. What others read there of its queues is
+    so far behind."""
+    roster_ms: int | None = None
+    """How long ago it last read who is there."""
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):

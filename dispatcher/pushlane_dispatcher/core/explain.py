@@ -236,7 +236,7 @@ def stats(shard: Shard) -> Stats:
         shard.overflow.bytes,
         shard.journal.pending_messages,
         len(shard.consumers.subscriptions),
-        _oldest_at(shard),
+        shard.window.oldest_at(),
         counts[State.ACKED],
         counts[State.DEAD],
         counts[State.EXPIRED],
@@ -244,11 +244,3 @@ def stats(shard: Shard) -> Stats:
         counts[State.DROPPED],
         counts[State.PURGED],
     )
-
-
-def _oldest_at(shard: Shard) -> int | None:
-    oldest = shard.window.oldest_ready()
-    if oldest is None:
-        return None
-    assert oldest.message is not None  # what is ready has its body
-    return oldest.message.published_at

@@ -345,6 +345,11 @@ class Window:
         heads = [head for lane in self.order if (head := lane.head()) is not None]
         return min(heads, key=_published_at, default=None)
 
+    def oldest_at(self) -> int | None:
+        """When that was (wall clock)."""
+        oldest = self.oldest_ready()
+        return None if oldest is None else _published_at(oldest)
+
 
 def _published_at(entry: Entry) -> int:
     assert entry.message is not None  # what is ready has its body

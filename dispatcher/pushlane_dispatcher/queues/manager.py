@@ -1,7 +1,7 @@
 """Managing queues: making, changing and deleting them.
 
 The row decides, and any process may change it. Who serves the queue reads it again within
-`row_ms` (dispatcher.py). A deletion needs more: each shard is closed by the owner of its slot, or
+`row_ms` (upkeep.py). A deletion needs more: each shard is closed by the owner of its slot, or
 by who claims that. One that was cut off is finished by whoever meets it.
 """
 

@@ -3,7 +3,7 @@
 Rows are remembered for a short while (`row_ms`): other processes change them too. Whatever is
 changed here is remembered at once; a change with an unknown outcome is forgotten, so that the next
 reader asks the store. Before a shard serves anybody its row is read anew, and what is open is
-compared with its row again and again (dispatcher.py).
+compared with its row again and again (upkeep.py).
 """
 
 from __future__ import annotations

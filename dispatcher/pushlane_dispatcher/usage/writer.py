@@ -300,9 +300,9 @@ def _sample(counters: ShardCounters, wall: int, elapsed: int) -> dict[str, int]:
     if shard.overflow.messages:
         found["stored_byte_s"] = shard.overflow.bytes * elapsed // 1000
         found["max.backlog"] = shard.overflow.messages
-        oldest = shard.window.oldest_ready()
-        if oldest is not None and oldest.message is not None:
-            found["max.oldest_ms"] = max(0, wall - oldest.message.published_at)
+        oldest_at = shard.window.oldest_at()
+        if oldest_at is not None:
+            found["max.oldest_ms"] = max(0, wall - oldest_at)
     if shard.consumers.subscriptions and shard.key.shard == 0:
         found["subscription_ms"] = len(shard.consumers.subscriptions) * elapsed
     return found

@@ -134,8 +134,32 @@ async def test_another_process_at_the_same_address_ends_the_old_one_at_once(
 ) -> None:
     async with scene() as it:
         it.roster.add("b2")
-        it.members.replaced("b")
-        it.members.replaced("unknown")
+        it.members.replaced("b", "b2")
+        it.members.replaced("unknown", "b2")
+        await trio.sleep(0.01)
+        assert it.fenced == ["b"]
+
+
+async def test_two_nodes_with_one_address_are_both_alive(autojump_clock: Any) -> None:
+    async with scene() as it:
+        it.roster.add("e")
+        for _ in range(20):
+            await trio.sleep(0.5)
+            it.members.replaced("e", "b")
+            it.members.replaced("c", "d")
+        assert it.fenced == [], "b was there before e, and c and d came at once"
+        it.roster.still.add("e")
+        it.members.replaced("e", "b")
+        it.members.replaced("e", "b")
+        await trio.sleep(4)
+        assert it.fenced == ["e"], "when it dies nobody is at its address either"
+
+
+async def test_a_process_that_came_later_is_the_successor(autojump_clock: Any) -> None:
+    async with scene() as it:
+        it.roster.add("b2")
+        await trio.sleep(5)
+        it.members.replaced("b", "b2")
         await trio.sleep(0.01)
         assert it.fenced == ["b"]
 
@@ -173,7 +197,7 @@ async def test_who_was_cut_off_from_the_store_counts_nothing_of_it(autojump_cloc
 
 async def test_a_fence_that_the_store_does_not_answer_is_tried_again(autojump_clock: Any) -> None:
     async with scene() as it:
-        it.members.replaced("b")
+        it.members.replaced("b", "b2")
         it.roster.down = True
         await trio.sleep(5)
         assert it.fenced == []
@@ -204,6 +228,16 @@ async def test_those_who_follow_hear_of_changes_and_not_of_beats(autojump_clock:
         it.roster.rows.pop("e")
         await trio.sleep(0.3)
         assert it.changes == before + 3
+
+
+async def test_how_old_its_roster_is(autojump_clock: Any) -> None:
+    roster: Any = Roster()
+    assert Members(roster, ClusterSettings(), lambda: None).roster_ms(7) is None
+    async with scene() as it:
+        assert (it.members.roster_ms(trio.current_time()) or 0) < 300
+        it.roster.down = True
+        await trio.sleep(5)
+        assert (it.members.roster_ms(trio.current_time()) or 0) > 4_500
 
 
 async def test_who_takes_slots(autojump_clock: Any) -> None:

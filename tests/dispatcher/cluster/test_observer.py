@@ -7,13 +7,17 @@ import logging
 import pytest
 import trio
 
-from pushlane_dispatcher.cluster.counters import LinkCounters
+from pushlane.wire.errors import Unavailable
+from pushlane_dispatcher.cluster.counters import LastRefusal, LinkCounters
+from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.cluster.status import ALONE, ClusterStatus, Load, NodeStatus
+from pushlane_dispatcher.shard.shards import Lateness
+from pushlane_storage.bucket import ShardKey
 from pushlane_storage.interface import StoreRefused
-from pushlane_storage.slot import SLOTS
+from pushlane_storage.slot import SLOTS, slot_of
 from tests.dispatcher.cluster.test_cluster import Client, make
 from tests.dispatcher.cluster.world import Node, World, cluster, until
-from tests.dispatcher.rig import dispatching, message
+from tests.dispatcher.rig import TENANT, dispatching, message
 
 
 async def seen(node: Node) -> dict[str, NodeStatus]:
@@ -160,6 +164,96 @@ async def test_two_nodes_with_one_name(
         assert len([one for one in caplog.messages if "are called a" in one]) == 3
 
 
+async def test_two_nodes_with_one_address(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with cluster(3) as world:
+        stray = await world.start("stray", about={"address": "b:1"})
+        await trio.sleep(60)
+        for node in world.nodes:
+            status = await node.dispatcher.cluster_status()
+            assert "same_address" in codes(status)
+            assert node.cluster.members.fenced == 0, "nobody is dead"
+        [problem] = [one for one in status.problems if one.code == "same_address"]
+        assert problem.nodes == ("b", "stray")
+        assert "b and stray say that they are at b:1" in problem.text
+        there = (await seen(world.nodes[0]))["stray"]
+        assert (there.state, there.placed) == ("unreachable", 0)
+        assert there.why == "another process answers at b:1, of node b"
+        assert len([one for one in caplog.messages if "say that they are at b:1" in one]) == 4
+        await make(world, shards=8)
+        await Client(stray).publish(message(b"1"))
+        assert stray.cluster.numbers()["slots"] == 0, "it passes on what its clients want"
+
+
+async def test_who_has_the_address_of_a_node_that_comes_is_fenced_once_at_most(
+    autojump_clock: object,
+) -> None:
+    async with cluster(1) as world:
+        [a] = world.nodes
+        stray = await world.start("stray", about={"address": "b:1"})
+        await trio.sleep(30)
+        await world.start("b")
+        await trio.sleep(60)
+        assert a.cluster.members.fenced <= 1
+        process = stray.process
+        await trio.sleep(60)
+        assert stray.process == process
+        assert "same_address" in codes(await a.dispatcher.cluster_status())
+
+
+async def test_how_late_a_node_is_and_whether_requests_reach_it(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(2) as world:
+        a, b = world.nodes
+        await make(world, shards=8)
+        await Client(a).publish(*[message(b"1", key=f"k{n}") for n in range(40)])
+        await trio.sleep(10)
+        for one in (await seen(a)).values():
+            assert one.oldest_ms is not None
+            assert 5_000 < one.oldest_ms <= 10_000
+            assert one.lag_ms == 0
+            assert one.roster_ms is not None
+            assert one.roster_ms < 1_000
+        assert {name: one.breaker for name, one in (await seen(a)).items()} == {
+            "a": None, "b": "closed",
+        }  # fmt: skip
+        late = Lateness(None, 1_234)
+        monkeypatch.setattr(b.cluster.observer, "_ask_lateness", lambda: late)
+        await trio.sleep(10)
+        found = (await seen(a))["b"]
+        assert (found.oldest_ms, found.lag_ms) == (None, 1_234)
+        world.air.cut(a.address, b.address)
+        await until(lambda: a.cluster.breakers()["closed"] == 0)
+        await trio.sleep(1)
+        found = (await seen(a))["b"]
+        assert found.breaker in ("open", "half_open")
+        assert (found.oldest_ms, found.lag_ms) == (None, None), "nobody could tell"
+        world.air.join(a.address, b.address)
+        await until(lambda: a.cluster.breakers() == {"closed": 1, "open": 0, "half_open": 0})
+
+
+async def test_an_older_process_that_nobody_can_ask(autojump_clock: object) -> None:
+    quick = ClusterSettings(publish_ms=2_000)
+    async with cluster(1, cluster=quick, about={"version": "0.1.0"}) as world:
+        [a] = world.nodes
+        await make(world, shards=1)
+        old = await world.start("old", about={"address": "", "version": "0.0.9"})
+        key = ShardKey((await a.dispatcher.get(TENANT, "q")).id, 0)
+        await old.store.ownership.claim(slot_of(key), "old")
+        await trio.sleep(5)
+        there = (await seen(a))["old"]
+        assert (there.state, there.why) == ("unreachable", "it says no address for other nodes")
+        assert (there.slots, there.placed, there.version) == (1, 0, "0.0.9")
+        assert codes(await a.dispatcher.cluster_status()) == ["unreachable", "version"]
+        with pytest.raises(Unavailable):
+            await a.dispatcher.open(TENANT, "q")
+        await world.stop(old)
+        await Client(a).publish(message(b"1"))
+
+
 async def test_two_versions_of_the_software(autojump_clock: object) -> None:
     async with cluster(1, about={"version": "1.0"}) as world:
         await world.start("new", about={"version": "1.1"})
@@ -175,7 +269,10 @@ async def test_clocks_and_refused_links_are_reported(
     async with cluster(2) as world:
         a, b = world.nodes
         counters = LinkCounters()
-        counters.refusals = {"wrong_key": 3, "not_a_link": 9}
+        now = trio.current_time()
+        counters.refused["wrong_key"] = LastRefusal(now, "10.0.0.9:5: wrong_key: stray has not")
+        counters.refused["old_version"] = LastRefusal(now - 3_600, "long ago")
+        counters.refused["not_a_link"] = LastRefusal(now, "a browser")
         monkeypatch.setattr(a.cluster.observer, "_links", lambda: counters)
         clocks = {b.process: -3_600_000}
         monkeypatch.setattr(a.cluster.observer, "_ahead_ms", clocks.get)
@@ -183,7 +280,7 @@ async def test_clocks_and_refused_links_are_reported(
         assert codes(status) == ["clock", "refused"]
         clock, refused = status.problems
         assert "the clock of node b is -3600 s from ours" in clock.text
-        assert "wrong_key" in refused.text
+        assert refused.text == "this node refuses a link from 10.0.0.9:5: wrong_key: stray has not"
         assert (await seen(a))["b"].clock_ahead_ms == -3_600_000
 
 

@@ -57,8 +57,8 @@ class Members:
     def refused(self, process: str) -> None:
         self.said.append(f"refused {process}")
 
-    def replaced(self, process: str) -> None:
-        self.said.append(f"replaced {process}")
+    def replaced(self, process: str, by: str) -> None:
+        self.said.append(f"replaced {process} by {by}")
 
 
 class Scene:
@@ -72,8 +72,8 @@ class Scene:
         """The other node says that both are there."""
         roster: Any = self.members
         self.peers = Peers(
-            roster, ClusterSettings(**settings), self.dial, lambda: 0, lambda *_: None, nursery,
-            lambda: 0.5,
+            roster, ClusterSettings(**settings), self.dial, lambda: 0, lambda: 0, lambda *_: None,
+            nursery, lambda: 0.5,
         )  # fmt: skip
 
     async def dial(self, member: Member, lane: str) -> Link:
@@ -160,7 +160,12 @@ async def test_a_node_that_is_gone_is_let_go(autojump_clock: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [(Refused(), "refused b"), (Replaced(), "replaced b"), (CannotReach(""), "")]
+    ("fault", "said"),
+    [
+        (Refused(), "refused b"),
+        (Replaced("b2", "b"), "replaced b by b2"),
+        (CannotReach(""), ""),
+    ],
 )
 async def test_what_dialling_finds_is_told(
     autojump_clock: Any, fault: Exception, said: str
@@ -177,6 +182,28 @@ async def test_what_dialling_finds_is_told(
         assert pauses == sorted(pauses), "each is longer than the last one"
         assert pauses[0] < 0.1
         assert max(pauses) <= 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_requests_go_only_where_links_are_up(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        scene = Scene(nursery, redial_max_ms=60_000, redial_base_ms=60_000)
+        scene.follow("b")
+        assert scene.peers.breakers() == {"b": "open"}, "nobody has tried yet"
+        scene.pairs = False
+        await until(lambda: len(scene.links) == 2)
+        assert scene.peers.breakers() == {"b": "half_open"}
+        scene.links[0].inbox.append(frames.encode(frames.Paired()))
+        await scene.linked()
+        assert scene.peers.breakers() == {"b": "closed"}
+        scene.faults["rest"] = CannotReach("no way")
+        scene.links[1].abort()
+        await until(lambda: scene.peers.breakers() == {"b": "open"})
+        await trio.sleep(30)
+        assert scene.peers.breakers() == {"b": "open"}
+        assert len(scene.dials) == 2, "one attempt after each pause"
+        await trio.sleep(40)
+        assert len(scene.dials) == 3
         nursery.cancel_scope.cancel()
 
 
@@ -247,7 +274,7 @@ async def test_a_node_that_answers_before_it_is_a_pair(autojump_clock: Any) -> N
         nursery.cancel_scope.cancel()
 
 
-async def test_nodes_without_an_address_or_slots_are_not_dialled(autojump_clock: Any) -> None:
+async def test_every_node_with_an_address_is_dialled(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
         scene = Scene(nursery)
         scene.members.others = [
@@ -256,6 +283,6 @@ async def test_nodes_without_an_address_or_slots_are_not_dialled(autojump_clock:
             Member(process="d", name="d", address="d:1", roles=("dispatcher",), draining=True),
         ]
         scene.peers.follow()
-        await until(lambda: scene.peers.up() == ["d"])
-        assert list(scene.peers._peers) == ["d"]
+        await until(lambda: scene.peers.up() == ["c", "d"])
+        assert list(scene.peers._peers) == ["c", "d"]
         nursery.cancel_scope.cancel()

@@ -20,7 +20,7 @@ from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
-from pushlane_leases.memory import LeaseTable, MemoryLeases
+from pushlane_leases.memory import InstantLeases, LeaseTable, MemoryLeases
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.member import Member
@@ -44,7 +44,7 @@ class MemoryLink:
     def send(self, frame: bytes) -> None:
         if not self.over and not self._air.is_cut(self._own, self._other):
             at = trio.current_time() + self._air.delay(self._own, self._other)
-            self.peer._inbox.append((at, bytes(frame)))
+            self.peer._inbox.append((at, self._air.accents.get(self._own, bytes)(frame)))
             self._air.most_waiting = max(self._air.most_waiting, self.waiting)
             self.peer._news.set()
 
@@ -87,6 +87,8 @@ class Air:
         """By address."""
         self.links: list[MemoryLink] = []
         self.cuts: set[frozenset[str]] = set()
+        self.accents: dict[str, Callable[[bytes], bytes]] = {}
+        """By address: what its frames are turned into, as of a node of another version."""
         self.most_delay = 0.0
         self._rng = Random(seed)
         self._last: dict[tuple[str, str], float] = {}
@@ -147,8 +149,10 @@ class MemoryNetwork(Network):
         there = self._air.nodes.get(member.address)
         if there is None or there._serve is None or there._nursery is None:
             raise Refused
+        if there is self:
+            raise CannotReach("itself")
         if there.process() != member.process:
-            raise Replaced
+            raise Replaced(there.process(), there.address.partition(":")[0])
         here = MemoryLink(self._air, self.address, member.address)
         far = MemoryLink(self._air, member.address, self.address)
         here.peer, far.peer = far, here
@@ -197,12 +201,15 @@ class Node:
         bounds: Bounds | None = None,
         limits: Limits | None = None,
         about: dict[str, Any] | None = None,
+        redis: bool = True,
+        ring_of: Callable[[ModelRing], Any] = lambda ring: ring,
     ) -> None:
-        """`about`: what it says of itself that is not so, or not usual."""
+        """`about`: what it says of itself that is not so, or not usual. `ring_of`: how it sees
+        Cassandra."""
         clock, ring = mock_clock(), ModelRing(self.world.tables)
         ring.wall = clock.system
         async with CassandraStore.over(
-            ring, limits or Limits(), randbytes=self.world.rng.randbytes
+            ring_of(ring), limits or Limits(), randbytes=self.world.rng.randbytes
         ) as self.store:
             self.network.process = lambda: self.process
             member = msgspec.structs.replace(
@@ -216,11 +223,13 @@ class Node:
             )
             async with open_dispatcher(
                 self.store,
-                FarLeases(self.world.leases),
+                FarLeases(self.world.leases) if redis else InstantLeases(),
                 clock=clock,
                 owner=self.name,
                 settings=settings,
                 bounds=bounds,
+                chance=self.world.rng.random,
+                prefix=lambda: self.world.rng.randbytes(8).hex(),
                 network=self.network,
                 member=member,
                 cluster=cluster or ClusterSettings(),

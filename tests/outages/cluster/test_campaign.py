@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.outages.__main__ import cluster_campaign_of, table
 from tests.outages.campaign import Plan
 from tests.outages.cluster.faults import FAULTS
-from tools.services.cassandra import Ring, running_cassandra
+from tools.services.cassandra import Ring
 from tools.services.redis import Redis
 
 SEED = 1
-
-
-@pytest.fixture
-def single() -> Iterator[Ring]:
-    with running_cassandra(1) as ring:
-        yield ring
 
 
 def test_every_fault_once(single: Ring, redis: Redis, tmp_path: Path) -> None:

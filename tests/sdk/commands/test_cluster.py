@@ -18,7 +18,8 @@ def node(name: str, **changed: Any) -> dict[str, Any]:
         "name": name, "process": f"p-{name}", "this": False, "state": "up", "state_ms": 125_000,
         "why": None, "version": "0.1.0", "address": f"{name}:8421", "url": f"http://{name}:8420",
         "roles": ["gateway"], "weight": 100, "slots": 4, "placed": 85, "clock_ahead_ms": 3,
-        "latency_ms": 0.8, "sessions": 12, "published": 1234.6, "delivered": 0.0, **changed,
+        "latency_ms": 0.8, "sessions": 12, "published": 1234.6, "delivered": 0.0,
+        "oldest_ms": 65_000, "lag_ms": 7, "breaker": "closed", **changed,
     }  # fmt: skip
 
 
@@ -27,7 +28,19 @@ STATUS: dict[str, Any] = {
     "cluster": "pushlane",
     "nodes": [
         node("a", this=True, latency_ms=None),
-        node("b", state="unreachable", sessions=None, published=None, delivered=None, slots=None),
+        node(
+            "b",
+            roles=["gateway", "dispatcher"],
+            state="unreachable",
+            sessions=None,
+            published=None,
+            delivered=None,
+            slots=None,
+            oldest_ms=None,
+            lag_ms=None,
+            latency_ms=None,
+            breaker="half_open",
+        ),
     ],
     "orphans": 2,
     "gone": [{"name": "c", "process": "p-c", "why": "its heart stands still", "ago_ms": 65_000}],
@@ -65,7 +78,9 @@ def test_nodes_and_problems_are_listed(shell: Shell, server: Answers) -> None:
     assert head.split()[:5] == ["NAME", "STATE", "FOR", "SLOTS", "PLACED"]
     assert a.split()[:7] == ["a", "*", "up", "2m", "5s", "4", "85"]
     assert "1,235/s" in a
+    assert a.split()[-8:-3] == ["5s", "7", "ms", "-", "closed"]
     assert b.split()[:9] == ["b", "unreachable", "2m", "5s", "-", "85", "-", "-", "-"]
+    assert b.split()[9:13] == ["-", "-", "-", "half_open"]
     assert rest == [
         "2 slots of nodes that are gone: somebody takes them with their next use",
         "c went 1m 5s ago: its heart stands still",

@@ -254,7 +254,7 @@ class NodeNetwork(Network):
             self._world.after(DIAL_MS, self.node.take, reply, None, late)
         elif there.node.process != member.process:
             self._world.fault("link.replaced")
-            self.node.receive(reply, None, Replaced())
+            self.node.receive(reply, None, Replaced(there.node.process, there.node.address))
         else:
             self.node.receive(self._linked, there, lane, reply)
 

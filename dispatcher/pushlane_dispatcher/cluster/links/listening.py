@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from pushlane_dispatcher.cluster.address import join_address, listen, tuned
-from pushlane_dispatcher.cluster.counters import LinkCounters, count
+from pushlane_dispatcher.cluster.counters import LastRefusal, LinkCounters, count
 from pushlane_dispatcher.cluster.failures import LinkFailed, Refusal, Unreached
 from pushlane_dispatcher.cluster.links.greeting import BUSY_WORD, Me
 from pushlane_dispatcher.cluster.links.handshake import welcome
@@ -186,6 +186,8 @@ class Links:
         """Count it, and say so unless that was said just now."""
         count(self.counters.refusals, code)
         now = trio.current_time()
+        host = name.rpartition(":")[0] or name  # the port is another one each time
+        self.counters.refused[code] = LastRefusal(now, f"{host}: {code}: {text}")
         if now >= self._told.get(code, now):
             self._told[code] = now + self._settings.tell_ms / 1000
             log.warning("refused a link from %s: %s: %s", name, code, text)

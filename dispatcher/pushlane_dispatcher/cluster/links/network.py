@@ -72,8 +72,8 @@ class LinkNetwork:
                 raise Refused from None
             raise CannotReach(str(failure)) from None
         except LinkRefused as failure:
-            if failure.code is Refusal.OTHER_PROCESS:
-                raise Replaced from None
+            if failure.code is Refusal.OTHER_PROCESS and failure.answered is not None:
+                raise Replaced(failure.answered.process, failure.answered.name) from None
             raise CannotReach(str(failure)) from None
         self._look_at_clock(link)
         return link

@@ -31,7 +31,7 @@ CLOCK_WARN_MS = 2_000
 LATENCY_WARN_MS = 250
 """A round trip that makes every publish and ack slow."""
 
-GRAVE = ("unreachable", "not_placed", "same_name", "store")
+GRAVE = ("unreachable", "not_placed", "same_name", "same_address", "store")
 """Problems of a cluster that leave a node without work, or soon will."""
 
 Status = Literal["ok", "warning", "failed"]

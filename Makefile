@@ -21,6 +21,13 @@ define install-services
 @tools/install-debian redis-server redis-server
 endef
 
+# Clients in JavaScript, a clock that jumps, and hosts of a network.
+define install-cluster
+@tools/install-debian node nodejs npm
+@tools/install-debian cc gcc libc6-dev
+@tools/install-debian ip iproute2
+endef
+
 .PHONY: help setup serve demo test test-waiting test-computing quick check fmt bench bench-core bench-gateway bench-replicated bench-cluster bench-js bench-spark bench-usage bench-pairs sim powerloss faults crash stress outages outages-cluster retention-kills soak services lock clean
 
 help: ## list the targets
@@ -179,7 +186,7 @@ bench-spark: setup ## benchmark the Spark jobs on 5,000,000 messages; QUICK=1, O
 	$(install-services)
 	$(PY) -m bench.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
-sim: setup ## simulate; SEED=n replays one run, STORE=sqlite or cassandra runs on that only
+sim: setup ## simulate; SEED=n replays one run, STORE=sqlite, cassandra or cluster runs on that only
 	$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
 
 powerloss: setup ## cut the power of the embedded store, 2,000 times
@@ -201,10 +208,11 @@ outages: setup ## break Cassandra, Redis and gateways under load; TIMES=3 each, 
 	$(PY) -m tests.outages $(if $(TIMES),--times $(TIMES)) $(if $(SEED),--seed $(SEED))
 	$(PY) -m tests.outages --plants
 
-outages-cluster: setup $(JS_BUILT) ## break a cluster for MINUTES (10); SEED=n
+outages-cluster: setup $(JS_BUILT) ## break a cluster for MINUTES (10); SEED=n; LONG=1 as root
 	$(install-services)
-	@tools/install-debian node nodejs npm
-	$(PY) -m tests.outages --cluster --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+	$(install-cluster)
+	$(PY) -m tests.outages --cluster $(if $(LONG),--long --times 1) \
+		--minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 	$(PY) -m tests.outages --cluster --plants
 
 retention-kills: setup ## kill the retention job KILLS (10) times on each store beside load; SEED=n
@@ -213,10 +221,12 @@ retention-kills: setup ## kill the retention job KILLS (10) times on each store 
 
 soak: setup $(JS_BUILT) ## simulate, break a cluster: MINUTES (10) each; all crashes, SDKs, stores
 	$(install-services)
-	@tools/install-debian node nodejs npm
+	$(install-cluster)
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))
+	$(call step,whole clusters in the simulation)
+	$(PY) -m tests.simulation --store cluster --first 1000 --seeds 1000
 	$(PY) -m tests.crash --seed $$(date +%s)
-	$(PY) -m tests.outages --cluster --minutes $(or $(MINUTES),10) --seed $$(date +%s)
+	$(PY) -m tests.outages --cluster --long --times 1 --minutes $(or $(MINUTES),10) --seed $$(date +%s)
 	ALL_PLACES=1 $(PY) -m tools.retrying -n 2 --dist worksteal tests/behaviour
 
 # The second lock takes its versions from the first.

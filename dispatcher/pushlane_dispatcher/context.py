@@ -11,6 +11,7 @@ from pushlane_dispatcher.clock import Clock
 from pushlane_dispatcher.core.bodies import Budget
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.settled import Settled
+from pushlane_dispatcher.heart import Heart
 from pushlane_dispatcher.recording.recorder import Recorder
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard.hourly import Hourly
@@ -37,6 +38,8 @@ class Context:
     """Makes the unguessable part of a subscription's receipts."""
     recorder: Recorder | None = None
     """Writes down what happens to some queues."""
+    heart: Heart = field(default_factory=Heart)
+    """Whether it may grant at all."""
     budget: Budget = field(default_factory=Budget)
     """Of the windows of all open shards."""
     endings: dict[str, int] = field(default_factory=dict)

@@ -46,6 +46,7 @@ from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.looking import ConsumerInfo
 from pushlane_dispatcher.core.places import Claims
+from pushlane_dispatcher.heart import Heart
 from pushlane_dispatcher.queues.due import DueShards
 from pushlane_dispatcher.queues.manager import Manager
 from pushlane_dispatcher.queues.open_queue import OpenQueue
@@ -96,8 +97,10 @@ async def open_dispatcher(
     guard = None if leases is None else LeaseGuard(leases, clock, settings, store.ownership.confirm)
     bounds = bounds or Bounds()
     budget = Budget(settings.windows_bytes, settings.open_shards, bounds.window_bytes)
+    cluster = cluster or ClusterSettings()
+    heart = Heart() if network is None else Heart(store.ownership, cluster.judge_ms // 2)
     context = Context(
-        store, guard, clock, settings, bounds, limits, chance, prefix, recorder, budget
+        store, guard, clock, settings, bounds, limits, chance, prefix, recorder, heart, budget
     )
     error: Exception | None = None
     try:
@@ -108,7 +111,7 @@ async def open_dispatcher(
         dispatcher = Dispatcher(context, nursery, owner or f"node-{secrets.token_hex(8)}")
         if network is not None:
             assert member is not None
-            dispatcher.join(network, member, cluster or ClusterSettings())
+            dispatcher.join(network, member, cluster)
         dispatcher.upkeep.start(nursery)
         try:
             yield dispatcher
@@ -199,6 +202,20 @@ class Dispatcher:
         """Others took over what it had, a short while ago."""
         lost_at = self._shards.lost_at
         return lost_at is not None and self.clock.now() - lost_at < self._context.settings.fenced_ms
+
+    @property
+    def seems_dead(self) -> bool:
+        """To others: its heartbeats do not reach the store, and it grants nothing."""
+        return self._context.heart.stands_still
+
+    def heart_numbers(self) -> dict[str, int]:
+        """How well others can see that it lives."""
+        heart, ownership = self._context.heart, self._context.store.ownership
+        return {
+            "failing_ms": ownership.beat_failing_ms,
+            "stands_still": heart.stands_still,
+            "stops": heart.stops,
+        }
 
     def store_numbers(self) -> dict[str, int]:
         """What the store counts, and how big it is."""
@@ -318,6 +335,20 @@ class Dispatcher:
                 return await self._open_queue(row, claims)
         await self._manager.finish(tenant, name)
         raise NotFound(f"there is no queue {name}")
+
+    async def open_shard(
+        self, tenant: str, name: str, queue_id: str, number: int, claims: Claims | None = None
+    ) -> ShardPort:
+        """One shard of a queue, though others may not be there. `NotFound` when the queue is
+        another one by now."""
+        found = self._found(tenant, name, claims)
+        if found is None and self.cluster is not None:
+            row = await self._row_of(tenant, name, queue_id)
+            return await self._open_shard(row, number, claims)
+        queue = found or await self.open(tenant, name, claims=claims)
+        if queue.row.id != queue_id:
+            raise NotFound(f"queue {name} was deleted")
+        return queue.shards[number]
 
     async def open_for(self, caller: Caller, name: str) -> OpenQueue:
         """The same for a caller, who may have it made."""

@@ -31,7 +31,7 @@ from pushlane_leases.url import BadLeaseUrl, open_leases, probe_leases
 from pushlane_storage.cassandra.limits import Limits as CassandraLimits
 from pushlane_storage.errors import OpenError, Unreachable
 from pushlane_storage.interface import Backend
-from pushlane_storage.member import Member
+from pushlane_storage.member import DISPATCHER, GATEWAY, ROLES, Member
 from pushlane_storage.queue import QueueConfig
 from pushlane_storage.sqlite.limits import Limits as SqliteLimits
 from pushlane_storage.url import (
@@ -44,6 +44,9 @@ from pushlane_storage.url import (
 )
 
 __all__ = [
+    "DISPATCHER",
+    "GATEWAY",
+    "ROLES",
     "BadLeaseUrl",
     "BadStoreUrl",
     "Bounds",
@@ -69,8 +72,6 @@ __all__ = [
 ]
 
 
-ROLES = ("gateway", "dispatcher")
-"""Of each node, for now."""
 FRAME_SPARE = 64 * 1024
 """What nodes add to a client's frame that they pass on."""
 

@@ -103,6 +103,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     claims: int = 3
     """How often a slot is claimed for one opening before that fails."""
 
+    # Handing over
+    hand_bytes: int = 8 << 20
+    """What the leases of one shard may take when they are handed to its next server. If they take
+    more, nothing is handed over: what is out is delivered again, unless Redis knows of it."""
+    handed_bytes: int = 64 << 20
+    """Leases of shards that this server was handed, until the shards open here; the oldest go."""
+    handed_ms: int = 60_000
+    """How long they are kept."""
+
     # Queues
     queue_rows: int = 10_000
     """Queue rows remembered; the store has the rest."""

@@ -53,6 +53,7 @@ class Upkeep:
         if settings.usage:
             nursery.start_soon(self._usage.run)
         if self._context.store.ownership.shared:
+            nursery.start_soon(self._context.heart.watch, self._shards.wake_all)
             nursery.start_soon(self._compare_slots)
             nursery.start_soon(self._compare_rows)
             nursery.start_soon(self._manager.finish_all)

@@ -25,6 +25,7 @@ def serve(
     data: str | None = None,
     store: str | None = None,
     leases: str | None = None,
+    roles: str | None = None,
     config: str | None = None,
     insecure: Annotated[bool | None, Parameter(negative="")] = None,
     keys_file: str | None = None,
@@ -56,6 +57,9 @@ def serve(
     leases
         Where to cache who holds which message: memory:, or redis://HOST:PORT for a cache that
         outlives this process.
+    roles
+        What this server does in a cluster: gateway serves clients, dispatcher owns queues. Both
+        (gateway,dispatcher) unless given.
     config
         A TOML file. Default: pushlane.toml, if it exists.
     insecure
@@ -85,6 +89,7 @@ def serve(
         "data": data,
         "store": store,
         "leases": leases,
+        "roles": None if roles is None else roles.split(","),
         "insecure": insecure,
         "keys-file": keys_file,
         "tls-certificate": tls_certificate,

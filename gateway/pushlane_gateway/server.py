@@ -23,6 +23,7 @@ from importlib import metadata
 import trio
 
 from pushlane_dispatcher.node import (
+    GATEWAY,
     CannotOpen,
     Clock,
     Dispatcher,
@@ -39,12 +40,14 @@ from pushlane_gateway.auth.refused import FailedLogins, RefusedOrigins
 from pushlane_gateway.cluster_metrics import show_cluster
 from pushlane_gateway.configuration.configuration import Configuration
 from pushlane_gateway.configuration.errors import ConfigurationError
-from pushlane_gateway.http.app import make_app
+from pushlane_gateway.http.app import NO_CLIENTS, make_app
 from pushlane_gateway.http.context import HttpContext
+from pushlane_gateway.http.table import FOR_OPERATORS
 from pushlane_gateway.listener.address import Address, check_exposure, parse_address
 from pushlane_gateway.listener.certificates import Certificates
 from pushlane_gateway.listener.connection import Service
 from pushlane_gateway.listener.listener import Listener, open_listener
+from pushlane_gateway.listener.refusal import Refusal
 from pushlane_gateway.metrics import Metrics
 from pushlane_gateway.pipe.pipes import Pipes
 from pushlane_gateway.session.context import SessionContext
@@ -140,6 +143,10 @@ async def open_server(
         raise ConfigurationError(str(error)) from error
 
 
+def _no_clients(*_: str | None) -> bool:
+    raise Refusal(404, NO_CLIENTS, code="not_found")
+
+
 def _urls(listener: Listener, *, tls: bool) -> list[str]:
     scheme = "https" if tls else "http"
     return [
@@ -153,7 +160,7 @@ def _about(configuration: Configuration) -> Member:
     return Member(
         process="",
         name=f"{socket.gethostname()}:{listen.port}" if listen.port else "",
-        roles=("gateway", "dispatcher"),
+        roles=tuple(dict.fromkeys(configuration.roles)),
         version=metadata.version("pushlane-server"),
     )
 
@@ -205,6 +212,8 @@ async def _serve(
             configuration.gateway.unauthenticated_bytes,
         )
         service = Service(make_app(http), sessions.handle, origins)
+        if GATEWAY not in configuration.roles:
+            service = Service(make_app(http, FOR_OPERATORS), sessions.handle, _no_clients)
         try:
             async with _listen(configuration, service, certificates) as listener:
                 tls = certificates is not None
@@ -213,7 +222,7 @@ async def _serve(
                 if dispatcher.cluster is not None:
                     show_cluster(metrics, dispatcher.cluster)
                     dispatcher.cluster.introduce(
-                        _urls(listener, tls=tls)[0],
+                        _urls(listener, tls=tls)[0] if GATEWAY in configuration.roles else "",
                         lambda: Load(len(sessions), metrics.published, metrics.delivered),
                     )
                 metrics.gauge(
@@ -245,6 +254,7 @@ def _show(metrics: Metrics, dispatcher: Dispatcher, authenticator: Authenticator
     metrics.gauges("window", "Window", dispatcher.window_numbers)
     metrics.gauges("store", "Store", dispatcher.store_numbers)
     metrics.gauges("lease_cache", "Lease cache", dispatcher.lease_numbers)
+    metrics.gauges("heart", "Heartbeats", dispatcher.heart_numbers)
     metrics.gauges("clock", "Clock", dispatcher.clock_numbers)
     metrics.gauges("usage", "Usage", dispatcher.usage_numbers)
     metrics.gauges("due", "Shards in which something is due", dispatcher.due_numbers)

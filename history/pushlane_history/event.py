@@ -242,6 +242,8 @@ class LeaseLost(Event, frozen=True):
     """The server decided that a lease is over (and told its holder, if there is one)."""
 
     receipt: str
+    unseen: bool = False
+    """It never came to its holder: the delivery that began it is no attempt."""
 
 
 class Void(Event, frozen=True):

@@ -167,6 +167,7 @@ class Leasing:
         m = self._receipts.pop(e.receipt, None)
         if m is not None:
             m.trail.append(e)
+            m.started = m.started and not e.unseen
             self._ledger.release(m)
             self._lost[e.receipt] = m
             if len(self._lost) > KEPT_LOST:

@@ -9,6 +9,8 @@ import msgspec
 
 PROCESS_BYTES = 16
 """Random bytes of a process's id."""
+GATEWAY, DISPATCHER = ROLES = ("gateway", "dispatcher")
+"""What a process may be: one that serves clients, and one that may own slots."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +26,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """Where clients reach it."""
     cell: str = ""
     roles: tuple[str, ...] = ()
+    """Of `ROLES`."""
     version: str = ""
     """Of the software."""
     links: tuple[int, int] = (1, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pushlane_history import event as history
@@ -35,13 +35,17 @@ class Crew:
     def workers(self) -> list[Child]:
         return [*self.producers, *self.consumers]
 
-    def hire(self, role: str, url: str, *, pace: float = 1.0) -> int:
-        """Start a worker; its number. `pace`: how much more slowly it publishes."""
+    def hire(self, role: str, url: str, *, pace: float = 1.0, within: Sequence[str] = ()) -> int:
+        """Start a worker; its number.
+
+        `pace`: how much more slowly it publishes. `within` stands before its command.
+        """
 
         def command(number: int, path: Path) -> list[str]:
             return [
-                sys.executable, "-m", "tests.crash.worker", role, "--url", url, "--pace", str(pace),
+                *within, sys.executable, "-m", "tests.crash.worker", role, "--url", url,
                 "--seed", str(self._seed), "--number", str(number), "--history", str(path),
+                "--pace", str(pace),
             ]  # fmt: skip
 
         return self.hire_command(role, command)

@@ -28,19 +28,18 @@ class Node:
 
     def __init__(
         self, folder: Path, plant: str = "", *, backing: Sequence[str] = (), name: str = "server",
-        planted: str = "tests.crash.plants",
+        planted: str = "tests.crash.plants", host: str = LOOPBACK, within: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """`backing`: the arguments that say where it keeps things; without, in the folder.
 
-        `planted` is the module that runs it with a bug.
+        `planted` is the module that runs it with a bug; `within` stands before its command.
         """
         self._backing = list(backing) or ["--data", str(folder / "data")]
         self._log = folder / f"{name}.log"
         self.name = name
-        self._command = SERVE
-        if plant:
-            self._command = [sys.executable, "-m", planted, plant, "serve"]
-        self._listen = f"{LOOPBACK}:0"
+        serve = [sys.executable, "-m", planted, plant, "serve"] if plant else SERVE
+        self._command = [*within, *serve]
+        self._listen = f"{host}:0"
         self._child: Child | None = None
         self.url = ""
 

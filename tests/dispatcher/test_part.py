@@ -10,7 +10,10 @@ from pushlane.wire.errors import NotFound, Unavailable
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.callers.feed import Feed, Spec
 from pushlane_dispatcher.callers.part import Part
+from pushlane_dispatcher.core.act import START
+from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.shard.sink import Attached
+from pushlane_dispatcher.shard.stop import Stop
 from pushlane_leases.memory import MemoryLeases
 from tests.dispatcher.rig import Rig, blocked, message, rig
 from tests.dispatcher.subscriber import Subscriber, subscribe
@@ -145,7 +148,7 @@ async def test_its_client_comes_back_while_it_is_attached_again() -> None:
         feed.detach(5_000)
         answers: list[list[ReceiptRun]] = []
         listed: list[ReceiptRun] = [("p", 2, 2)]
-        feed._reattaching = True
+        part.returning = True
         feed.resume(listed, (), answers.append)
         assert answers == [[]]
         shard.attached([("p", 3, 3)])
@@ -158,7 +161,7 @@ async def test_its_client_comes_back_while_it_is_attached_again() -> None:
 async def test_its_client_comes_back_twice_meanwhile() -> None:
     async with rig() as r:
         _, feed, part, shard, told = down(r)
-        feed._reattaching = True
+        part.returning = True
         for n in (1, 2):
             feed.detach(5_000)
             feed.resume([("p", n, n)], (), lambda _: None)
@@ -183,7 +186,7 @@ async def test_its_client_goes_away_while_it_is_attached_again() -> None:
 async def test_it_is_attached_once_more_when_the_shard_stops_again_meanwhile() -> None:
     async with rig() as r:
         _, feed, part, shard, told = down(r)
-        feed._reattaching = True
+        part.returning = True
         feed.detach(5_000)
         feed.resume([("p", 2, 2)], (), lambda _: None)
         shard.attached([])
@@ -206,3 +209,56 @@ async def test_what_it_kept_counts_before_the_shard_says_what_is_held() -> None:
         assert (part.up, part.used) == (True, 2)
         part.holds(1, 0)
         assert part.used == 1
+
+
+@pytest.mark.parametrize("leases", [None, MemoryLeases])
+async def test_its_shard_is_told_later_what_its_client_began_meanwhile(leases: Any) -> None:
+    async with rig(leases=leases and leases()) as r:
+        it, part = await part_of(r, credit=3, explicit=True)
+        await r.publish(b"1", b"2", b"3")
+        await blocked()
+        r.runner.stop(Stop.CLOSED)
+        start(it, 1)  # nobody has told it yet
+        assert is_up(part)
+        await r.runner._engine.stopped.wait()
+        assert not is_up(part)
+        start(it, 2)
+        start(it, 2)
+        found: list[Any] = []
+        it.feed.settle(START, [it.receipts[2]], found.append)
+        assert isinstance(found[0].error, Unavailable), "who wants an answer gets it"
+        await r.reopen()
+        while not part.up:
+            await blocked()
+        if leases:
+            held = r.runner._shard.consumers.subscriptions[part.prefix].held
+            assert [entry.state for entry in held.values()] == [
+                State.LEASED, State.LEASED, State.RESERVED,
+            ]  # fmt: skip
+            assert it.gone == []
+        assert part._started == set()
+
+
+async def test_what_it_began_with_and_lost_meanwhile_is_told() -> None:
+    async with rig(leases=MemoryLeases()) as r:
+        it, part = await part_of(r, credit=3, explicit=True)
+        await r.publish(b"1")
+        await blocked()
+        await r.runner.close()
+        prefix = it.receipts[0][0]
+        it.feed.settle(START, [(prefix, 1, 1), (prefix, 7, 8)], lambda _: None, silently=True)
+        await r.reopen()
+        while not part.up:
+            await blocked()
+        assert it.gone == [(prefix, 7, 8)]
+
+
+def is_up(part: Part) -> bool:
+    return part.up
+
+
+def start(it: Subscriber, n: int) -> None:
+    """As the SDKs do: nobody waits for the answer."""
+    found: list[Any] = []
+    it.feed.settle(START, [it.receipts[n - 1]], found.append, silently=True)
+    assert (found[0].error, found[0].lost) == (None, [])

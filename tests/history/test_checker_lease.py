@@ -352,6 +352,13 @@ def test_a_start_is_an_attempt() -> None:
     assert broken([*history, void(1, attempts=2)]) == {"attempts"}
 
 
+def test_a_delivery_that_nobody_saw_is_no_attempt() -> None:
+    history = server(OUT, LeaseLost(0, "r1", unseen=True))
+    for attempts in (0, 1):
+        assert not broken([*history, void(1, attempts=attempts)])
+    assert broken(server(OUT, LeaseLost(0, "r1"), void(1, attempts=0))) == {"attempts"}
+
+
 def test_counts_that_a_void_does_not_tell_are_counted_here() -> None:
     history = server(OUT, Void(0, "q", "m1", E1 + 1))
     assert not broken([*history, grant(1, "r2", E1 + 2, 2)])

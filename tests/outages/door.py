@@ -10,9 +10,10 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from typing import Protocol
 
 HOST = "127.0.0.1"
 CHUNK = 1 << 16
@@ -20,11 +21,35 @@ CHUNK = 1 << 16
 Pair = tuple[socket.socket, socket.socket]
 
 
+class Place(Protocol):
+    """Where a door is."""
+
+    address: str
+
+    @property
+    def within(self) -> Sequence[str]:
+        """What to put before a command that is to run there."""
+        ...
+
+    def inside(self) -> AbstractContextManager[None]:
+        """The sockets that a thread makes in the block are made there."""
+        ...
+
+
+class Here:
+    address = HOST
+    within: Sequence[str] = ()
+
+    def inside(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
 class Door:
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, place: Place | None = None) -> None:
         """`port` is what it leads to."""
-        self._leads_to = port
-        self._listener = socket.create_server((HOST, 0))
+        self._leads_to = HOST, port
+        self.place = place or Here()
+        self._listener = self._opened(0)
         self.port = int(self._listener.getsockname()[1])
         self._pairs: set[Pair] = set()
         self._lock = threading.Lock()
@@ -37,16 +62,16 @@ class Door:
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self.port}"
+        return f"http://{self.place.address}:{self.port}"
 
-    def lead_to(self, port: int) -> None:
+    def lead_to(self, port: int, host: str = HOST) -> None:
         """To somebody else from now on; who is inside is shown out."""
-        self._leads_to = port
+        self._leads_to = host, port
         self.cut()
 
     def lead_on(self, port: int) -> None:
         """Whoever comes from now on; who is inside stays."""
-        self._leads_to = port
+        self._leads_to = HOST, port
 
     def hold(self) -> None:
         """Let nothing through, and tell nobody, until `let_go`."""
@@ -63,11 +88,11 @@ class Door:
     def reopen_if_shut(self) -> None:
         if self._listener.fileno() != -1:
             return
-        self._listener = socket.create_server((HOST, self.port))
+        self._listener = self._opened(self.port)
         self._listen()
 
-    def leads_to(self, port: int) -> bool:
-        return self._leads_to == port
+    def leads_to(self, port: int, host: str = HOST) -> bool:
+        return self._leads_to == (host, port)
 
     def cut(self) -> None:
         with self._lock:
@@ -82,6 +107,10 @@ class Door:
         self.let_go()
         self.cut()
 
+    def _opened(self, port: int) -> socket.socket:
+        with self.place.inside():
+            return socket.create_server((self.place.address, port))
+
     def _listen(self) -> None:
         _in_thread(partial(self._accept, self._listener))
 
@@ -94,7 +123,8 @@ class Door:
         self._free.wait()
         target = self._leads_to
         try:
-            server = socket.create_connection((HOST, target))
+            with self.place.inside():
+                server = socket.create_connection(target)
         except OSError:
             client.close()
             return

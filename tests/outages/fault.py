@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class Told(NamedTuple):
@@ -16,7 +16,7 @@ class Told(NamedTuple):
     """How long a process took to start: that depends on the machine, and is not held against us."""
 
 
-class Fault(NamedTuple, Generic[S]):
-    run: Callable[[S], Told | None]
+class Fault(NamedTuple, Generic[S_contra]):
+    run: Callable[[S_contra], Told | None]
     bar_ms: int
     """How long no publish may be accepted, whenever in the fault that is."""

@@ -66,6 +66,8 @@ class SettleRequest:
         """(op, receipt number)"""
         self.own = own
         """The receipts are of this subscription: what is unknown of them is asked again."""
+        self.kind = ""
+        """What it asks for, where that is asked again."""
 
     def answered(self, ticket: SettleTicket) -> None:
         self.consumer.answered(self, ticket)

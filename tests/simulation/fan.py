@@ -111,7 +111,7 @@ class Fan:
             mine = [receipt for receipt in held if receipt[0] == part.sub.prefix]
             if part.known:
                 part.sub.token = part.runner.sink(part)
-                part.generation, gone = part.runner.shard.resume(part.sub, mine, self.node.now)
+                part.generation, gone = part.runner.shard.resume(part.sub, mine)
                 lost += gone
             else:
                 lost += mine

@@ -14,7 +14,7 @@ import msgspec
 
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.clock import Clock
-from pushlane_dispatcher.core import consumers, opening, recovered
+from pushlane_dispatcher.core import consumers, opening, recovered, snapshot
 from pushlane_dispatcher.core.bodies import Bodies
 from pushlane_dispatcher.core.consumers import Consumers
 from pushlane_dispatcher.core.dedup import Dedup
@@ -269,7 +269,7 @@ def run_settles_anothers_grant() -> list[tuple[Any, str, Any]]:
 
 @plant("stale_settle", "two_leases", "audit", "exception", seed=8)
 def receipts_reused_after_a_takeover() -> list[tuple[Any, str, Any]]:
-    return [(recovered, "RECEIPT_EPOCH_BITS", 0)]
+    return [(snapshot, "RECEIPT_EPOCH_BITS", 0)]
 
 
 def anybodys_places(runs: Iterable[LeaseRun], found: Recovered) -> Iterator[Any]:
@@ -324,8 +324,8 @@ def credit_is_ignored() -> list[tuple[Any, str, Any]]:
 def permit_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
     resume, set_credit = Consumers.resume, Consumers.set_credit
 
-    def forgetful(self: Consumers, subscription: Subscription, held: Any, now: int) -> Any:
-        lost = resume(self, subscription, held, now)
+    def forgetful(self: Consumers, subscription: Subscription, held: Any) -> Any:
+        lost = resume(self, subscription, held)
         self._fair.takers.discard(subscription)
         subscription.stamp += 1
         return lost

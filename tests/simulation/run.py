@@ -17,7 +17,7 @@ from tests.simulation.replicated.world import TrioWorld
 from tests.simulation.tables import StoreKind
 from tests.simulation.world import World
 
-EVENTS: dict[StoreKind, int] = {"memory": 850, "sqlite": 850, "cassandra": 1_200, "cluster": 1_200}
+EVENTS: dict[StoreKind, int] = {"memory": 850, "sqlite": 850, "cassandra": 1_200, "cluster": 900}
 """History events before the calm. On Cassandra shorter runs, and more of them, show more changes of
 owners in the same time."""
 CHAOS_MS = 600_000

@@ -7,6 +7,7 @@ from itertools import count, islice
 import pytest
 
 from tests.simulation import mutants, regressions, sqlite_mutants
+from tests.simulation.cluster_world import mutants as cluster_mutants
 from tests.simulation.mutants import Mutant, planted
 from tests.simulation.profile import Profile
 from tests.simulation.replicated import mutants as replicated_mutants
@@ -14,8 +15,9 @@ from tests.simulation.run import simulate
 
 CORE, ROWS = mutants.plant.mutants, sqlite_mutants.plant.mutants
 OWNERS = replicated_mutants.plant.mutants
+NODES = cluster_mutants.plant.mutants
 AGAIN = regressions.plant.mutants + regressions.plant_replicated.mutants
-EVERY = CORE + ROWS + OWNERS + AGAIN
+EVERY = CORE + ROWS + OWNERS + NODES + AGAIN
 
 SEEDS = 400
 """Tried one after the other until the bug shows. Most show within ten; the others name a seed to
@@ -26,6 +28,7 @@ def test_there_are_enough() -> None:
     assert len(CORE) >= 15
     assert len(ROWS) >= 5
     assert len(OWNERS) >= 9
+    assert len(NODES) >= 9
     assert len({mutant.name for mutant in EVERY}) == len(EVERY)
 
 

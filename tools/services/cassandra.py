@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from cassandra import ConsistencyLevel, DriverException, RequestExecutionException
 from cassandra.cluster import (
@@ -35,6 +36,14 @@ PROTOCOL = 5
 """Else the driver begins with the newest that it knows, and goes down from there."""
 WHOLE = "SELECT parent_id FROM system_distributed.parent_repair_history LIMIT 1"
 """Of a table that Cassandra replicates three times by itself: at ALL, every node must be seen."""
+
+
+class Site(NamedTuple):
+    """Where a node runs."""
+
+    host: str
+    within: Sequence[str] = ()
+    """Stands before its command."""
 
 
 class Node:
@@ -132,21 +141,23 @@ class Ring:
 
 
 def make_ring(
-    folder: Path, size: int, options: Options, port: int | None, storage_port: int | None
-) -> Ring:
+    folder: Path, sites: Sequence[Site], options: Options, port: int | None,
+    storage_port: int | None,
+) -> Ring:  # fmt: skip
     """Nothing runs yet. Fixed tokens and seeds on all sides: nobody waits for anybody."""
+    size = len(sites)
     assert size in (1, RING_OF_THREE)
-    hosts = [f"127.0.0.{number}" for number in range(1, size + 1)]
+    hosts = [site.host for site in sites]
     java, jars = need("java", "openjdk-17-jre-headless"), cassandra_jars()
     port = port or free_port(hosts)
     storage_port = storage_port or free_port(hosts)
     nodes = []
-    for number, host in enumerate(hosts):
+    for number, (host, within) in enumerate(sites):
         place = folder / f"cassandra-{number + 1}"
         place.mkdir(parents=True, exist_ok=True)
         token = (2 * number + 1) * TOKENS // (2 * size) - TOKENS // 2
         write_files(place, configuration(host, hosts, token, port, storage_port, options))
-        run = command(java, jars, place, options)
+        run = [*within, *command(java, jars, place, options)]
         process = Process(f"Cassandra on {host}:{port}", run, folder / f"{place.name}.log")
         nodes.append(Node(host, port, process, size))
     return Ring(nodes)
@@ -161,20 +172,22 @@ def running_cassandra(
     on_disk: bool = False,
     port: int | None = None,
     storage_port: int | None = None,
+    sites: Sequence[Site] = (),
 ) -> Iterator[Ring]:
-    """A node, or a ring of three, until the end of the block.
+    """A node, or a ring of three, until the end of the block; on loopback, or on other sites.
 
     With a folder it keeps its data there for the next start, which must name the same ports. Else
     the data goes with it; `on_disk` keeps it out of memory meanwhile, for honest figures.
     """
     options = options or Options(heap_mb=512 if size == 1 else 400)
+    sites = sites or [Site(f"127.0.0.{number}") for number in range(1, size + 1)]
     if folder is not None:
-        with _run(make_ring(folder, size, options, port, storage_port), gently=True) as ring:
+        with _run(make_ring(folder, sites, options, port, storage_port), gently=True) as ring:
             yield ring
     else:
         with (
             scratch_folder(on_disk=on_disk) as scratch,
-            _run(make_ring(scratch, size, options, port, storage_port), gently=False) as ring,
+            _run(make_ring(scratch, sites, options, port, storage_port), gently=False) as ring,
         ):
             yield ring
 

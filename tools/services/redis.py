@@ -26,9 +26,11 @@ TAKEN = "Address already in use"
 
 class Redis:
     def __init__(
-        self, folder: Path, port: int, *, keep: bool = False, options: Sequence[str] = ()
-    ) -> None:
-        self.host = HOST
+        self, folder: Path, port: int, *, keep: bool = False, options: Sequence[str] = (),
+        host: str = HOST, within: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """`within` stands before its command."""
+        self.host = host
         self.port = port
         self.bus = 0
         """The port that the nodes of a cluster talk on."""
@@ -38,7 +40,8 @@ class Redis:
         self.process = Process(
             f"Redis on port {port}",
             [
-                *(need("redis-server", "redis-server"), "--bind", HOST, "--port", str(port)),
+                *within,
+                *(need("redis-server", "redis-server"), "--bind", host, "--port", str(port)),
                 *("--save", "", "--appendonly", "yes" if keep else "no", "--dir", str(data)),
                 *options,
             ],
@@ -96,6 +99,19 @@ def running_redis(*, folder: Path | None = None, port: int | None = None) -> Ite
             return Redis(folder or scratch, port or free_port(), keep=folder is not None)
 
         with _run(make, TRIES if port is None else 1) as server:
+            yield server
+
+
+@contextmanager
+def running_redis_at(host: str, port: int, within: Sequence[str]) -> Iterator[Redis]:
+    """One at an address of its own, where nobody else is: whoever reaches it is let in."""
+    with scratch_folder() as scratch:
+
+        def make() -> Redis:
+            options = ["--protected-mode", "no"]
+            return Redis(scratch, port, options=options, host=host, within=within)
+
+        with _run(make, 1) as server:
             yield server
 
 

@@ -146,7 +146,6 @@ class Feed:
         self.shared = shards > 1 and not spec.ack_none
         """The shards share its credit."""
         self._shares = SharedCredit(spec.credit, int(dispatcher.chance() * shards))
-        self._reattaching = False
         self._dealing = True
         """Shares are being dealt out, or it is not answered yet: what shards say changes none."""
         self._parts = [Part(self, number, queue_id) for number in range(shards)]
@@ -222,6 +221,11 @@ class Feed:
     def _silent(self) -> bool:
         """It is to get nothing for now."""
         return self._paused or self._closing
+
+    @property
+    def most_credit(self) -> int:
+        """That any subscription may have."""
+        return self._dispatcher.most_credit
 
     @property
     def held(self) -> int:
@@ -450,47 +454,47 @@ class Feed:
     # Shards that stopped
 
     def _reattach_soon(self) -> None:
-        down = any(not part.up for part in self._parts)
-        if down and not self._reattaching and self._wanted:
-            self._reattaching = True
-            self._dispatcher.start_soon(self._reattach)
+        """Each shard that is down by itself: one that can't be had keeps no other one away."""
+        for part in self._parts:
+            if not part.up and not part.returning and self._wanted:
+                part.returning = True
+                self._dispatcher.start_soon(self._reattach, part)
 
     @property
     def _wanted(self) -> bool:
         return not self.closed and self.away_ms is None
 
-    async def _reattach(self) -> None:
+    async def _reattach(self, part: Part) -> None:
         pause, chance = self.spec.reattach_base_ms, self._dispatcher.chance
         try:
             while self._wanted:
-                if await self._try_reattach():
+                if await self._try_reattach(part):
                     return
                 await trio.sleep(pause * (0.5 + chance() / 2) / 1000)
                 pause = min(2 * pause, self.spec.reattach_max_ms)
         finally:
-            self._reattaching = False
+            part.returning = False
 
-    def _all_up(self) -> None:
-        """Its shards are there again."""
-        self._unknown = False
-        if self._closing:
-            self._closing = False
-            self.unsubscribe()
-        self._tell_restored()
+    def _is_back(self) -> None:
+        """A shard is there again."""
+        if all(part.up for part in self._parts):
+            self._unknown = False
+            if self._closing:
+                self._closing = False
+                self.unsubscribe()
+            self._tell_restored()
         self.sink.reattached()
 
-    async def _try_reattach(self) -> bool:
-        spec = self.spec
+    async def _try_reattach(self, part: Part) -> bool:
+        spec, number = self.spec, part.number
         try:
-            queue = await self._dispatcher.open(spec.tenant, spec.queue, claims=self.claims)
+            shard = await self._dispatcher.open_shard(
+                spec.tenant, spec.queue, self._queue_id, number, self.claims
+            )
             if not self._wanted:
                 return True
-            if queue.row.id != self._queue_id:
-                raise NotFound(DELETED)
-            for part in self._parts:
-                if not part.up:
-                    self._shares.hungry(part.number, False)
-                    await self._attach_again(part, queue.shards[part.number])
+            self._shares.hungry(number, False)
+            await self._attach_again(part, shard)
         except NotFound:
             if self._wanted:
                 self._over("not_found", DELETED)
@@ -504,7 +508,7 @@ class Feed:
             self._rebalance()
             return False
         else:
-            self._all_up()
+            self._is_back()
         self._rebalance()
         return True
 

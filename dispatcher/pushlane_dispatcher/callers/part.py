@@ -2,7 +2,8 @@
 
 It is the sink that the shard pushes into, and knows of the shard only what that says. A shard that
 stops takes its part along: then the part is *down* until the dispatcher has opened the shard again.
-What the client held meanwhile is its own if the lease cache remembered it, and lost otherwise.
+What the client held meanwhile is its own if the next owner was handed it, or the lease cache
+remembered it, and lost otherwise.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane.wire.receipts import ReceiptRun, count
-from pushlane_dispatcher.core.act import Act
+from pushlane_dispatcher.core.act import START, Act
 from pushlane_dispatcher.core.effects import Run, SettleTicket
+from pushlane_dispatcher.core.runs import runs_of_numbers
 from pushlane_dispatcher.shard.port import ShardPort
 from pushlane_dispatcher.shard.sink import Attach, Attached, SettleAnswer
 
@@ -26,9 +28,9 @@ DOWN = Unavailable("the queue moves: try again", retry_ms=100)
 
 class Part:
     __slots__ = (
-        "_asked", "_feed", "_listed", "_most", "_resuming", "credit", "generation", "lease_ms",
-        "number",
-        "orphans", "place", "prefix", "resting", "shard", "showing", "up", "waiting",
+        "_asked", "_feed", "_had", "_listed", "_most", "_resuming", "_started", "credit",
+        "generation", "lease_ms", "number", "orphans", "place", "prefix", "resting", "returning",
+        "shard", "showing", "up", "waiting",
     )  # fmt: skip
 
     shard: ShardPort
@@ -61,8 +63,15 @@ class Part:
         """Of a request's: the shard said that nothing is left for it there."""
         self.orphans: list[ReceiptRun] = []
         """What the client has of a shard that stopped."""
+        self._had = 0
+        """So many messages it had when that stopped: its next owner may hold them for it, though
+        a client that came back since lists fewer."""
+        self.returning = False
+        """Somebody sees to it that it is attached again."""
         self._listed: list[ReceiptRun] | None = None
         """The same, by a client that came back while the shard was being attached."""
+        self._started: set[int] = set()
+        """Receipt numbers: the client has begun with these, and no shard knows of it yet."""
 
     def attach(
         self, shard: ShardPort, credit: int, answer: Callable[[PushlaneError | None], None]
@@ -78,11 +87,10 @@ class Part:
         self._listed = None
         self.credit = self._most = credit
         self.showing = self.waiting = 0
-        shard.attach(self, wish, partial(self._attached, count(self.orphans), answer))
+        shard.attach(self, wish, partial(self._attached, answer))
 
     def _attached(
         self,
-        had: int,
         answer: Callable[[PushlaneError | None], None],
         attached: Attached | None,
         error: PushlaneError | None,
@@ -90,10 +98,12 @@ class Part:
         if attached is None:
             answer(error)
             return
+        if attached.prefix != self.prefix:
+            self._started.clear()
         self.prefix, self.generation = attached.prefix, attached.generation
         self.lease_ms = attached.lease_ms
         # Until the shard says what is held: others must not get the credit that this takes.
-        self.showing = max(self.showing, had - count(attached.lost))
+        self.showing = max(self.showing, self.used - count(attached.lost))
         if self._listed is None:
             self._come_up(attached.lost, answer)
         else:
@@ -124,6 +134,7 @@ class Part:
             self.detach(feed.away_ms)
         if lost:
             feed.part_missed(lost)
+        self._start_again()
         answer(None)
 
     # Credit
@@ -136,7 +147,9 @@ class Part:
     @property
     def used(self) -> int:
         """Permits that are held, also of a shard that stopped, or in backoff."""
-        return self.showing + self.waiting if self.up else count(self.orphans)
+        if self.up:
+            return self.showing + self.waiting
+        return max(self._had, count(self.orphans))
 
     @property
     def most(self) -> int:
@@ -165,12 +178,40 @@ class Part:
     def settle(
         self, act: Act, receipts: list[ReceiptRun], answer: SettleAnswer, *, silently: bool
     ) -> None:
+        if silently and act.verb == "start":
+            answer = partial(self._begun, receipts, answer)
         if self.up and not self._resuming:
             self.shard.settle(
                 self.prefix, self.generation, act, receipts, answer, silently=silently
             )
         else:
             answer(SettleTicket(), DOWN)
+
+    def _begun(
+        self, receipts: list[ReceiptRun], answer: SettleAnswer, ticket: SettleTicket,
+        error: PushlaneError | None,
+    ) -> None:  # fmt: skip
+        """Whoever has begun with a message does not say so twice: its shard is told once it is
+        there again, or somebody else would get what was only reserved."""
+        if not isinstance(error, Unavailable) or self._feed.closed:
+            answer(ticket, error)
+            return
+        for prefix, low, high in receipts:
+            if prefix == self.prefix and len(self._started) < self._feed.most_credit:
+                self._started.update(range(low, high + 1))
+        answer(SettleTicket(), None)
+        if self.up and self.shard.running:  # it was there again before we heard of it
+            self._start_again()
+
+    def _start_again(self) -> None:
+        numbers, self._started = sorted(self._started), set()
+        if numbers:
+            receipts = runs_of_numbers(self.prefix, numbers)
+            self.settle(START, receipts, self._started_again, silently=True)
+
+    def _started_again(self, ticket: SettleTicket, error: PushlaneError | None) -> None:
+        if ticket.lost:
+            self._feed.part_lost(ticket.lost)
 
     # Coming and going of the client
 
@@ -220,6 +261,7 @@ class Part:
     def _go_down(self, held: list[ReceiptRun]) -> None:
         self.up = False
         self.orphans = held
+        self._had = max(self.showing, count(held)) if held else 0
         self._asked = self.showing = self.waiting = 0
 
     # The sink

@@ -8,8 +8,7 @@ dispatcher ──▶ Router ──▶ Peers ──▶ Asker ══link══▶ 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -29,16 +28,16 @@ from pushlane_dispatcher.cluster.router import Router
 from pushlane_dispatcher.cluster.serving import Elsewhere, Serving
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.cluster.status import Load, Report
+from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.queues.queues import Elsewhere as OwnedElsewhere
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Shards
 from pushlane_storage.bucket import ShardKey
-from pushlane_storage.interface import StoreError
-from pushlane_storage.member import Member
+from pushlane_storage.member import DISPATCHER, Member
 from pushlane_storage.ownership import Ownership
 from pushlane_storage.queue import QueueRow
-from pushlane_storage.slot import SLOTS
+from pushlane_storage.slot import SLOTS, slot_of
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +82,7 @@ class Cluster:
         self._network = network
         self._shards = shards
         self._now = now
+        self._wall = wall
         self._resume_ms = resume_ms
         self._nursery = nursery
         self._row_of = row_of
@@ -90,9 +90,11 @@ class Cluster:
         self.start_soon = nursery.start_soon
         self.repeats = Repeats(settings, open_queue, nursery.start_soon, wall)
         self.members = Members(ownership, settings, self._members_changed)
-        self.peers = Peers(self.members, settings, network.dial, now, self._lost, nursery, chance)
+        self.peers = Peers(
+            self.members, settings, network.dial, now, wall, self._lost, nursery, chance
+        )
         self.router = Router(
-            ownership, self.members, self.peers, settings, shards.open, shards.has_slot
+            ownership, self.members, self.peers, settings, self._open, shards.has_slot
         )
         self._placed_as = ""
         """The process that others have reached: after a fence it is another one."""
@@ -185,7 +187,7 @@ class Cluster:
                 rest.abort()
 
             pair.serving = Serving(
-                self, data, rest, self._now, self._settings, self._resume_ms, cut
+                self, data, rest, self._now, self._wall, self._settings, self._resume_ms, cut
             )
             self._servings[pair.serving] = None
             self._be_placed()
@@ -201,6 +203,9 @@ class Cluster:
             del self._servings[pair.serving]
             pair.serving.over()
 
+    def take_over(self, key: ShardKey, epoch: int, piece: bytes, last: bool) -> None:
+        self._shards.handed.take(key, epoch, piece, self._wall(), last=last)
+
     def running(self, key: ShardKey) -> ShardRunner | None:
         return self._shards.running(key)
 
@@ -212,11 +217,18 @@ class Cluster:
         if not 0 <= key.shard < row.config.shards:
             raise NotFound(f"queue {queue} has no shard {key.shard}")
         try:
-            runner = await self._shards.open(row, key.shard, claims)
+            runner = await self._open(row, key.shard, claims)
         except OwnedElsewhere as other:
             raise Elsewhere(other.owner.process, other.owner.epoch) from None
         self.router.opened(key)
         return runner
+
+    async def _open(self, row: QueueRow, number: int, claims: Claims | None) -> ShardRunner:
+        """A shard, here. A node that only serves clients has a slot at most for a moment, when it
+        deletes a queue that nobody has open."""
+        if DISPATCHER not in self._member.roles:
+            raise Unsent("this server only serves clients", retry_ms=100)
+        return await self._shards.open(row, number, claims)
 
     def shard_stopped(self, runner: ShardRunner) -> None:
         """Of ours: those who use it elsewhere hear of it."""
@@ -253,6 +265,7 @@ class Cluster:
             "forwarded": self.router.forwarded,
             "lag_seconds": late.lag_ms / 1000,
             "moves": self.moves,
+            "not_handed": self._shards.not_handed,
             "oldest_seconds": (late.oldest_ms or 0) / 1000,
             "peers": len(self.peers.up()),
             "repeats": self.repeats.repeated,
@@ -320,15 +333,29 @@ class Cluster:
         settings, places = self._settings, self.members.places
         slots = to_give_up(
             self._shards.slots_since(), self._ownership.process, places,
-            int(trio.current_time() * 1000), 0 if self.members.leaving else settings.tenure_ms,
+            int(trio.current_time() * 1000), 0 if self.members.is_leaving else settings.tenure_ms,
             settings.moves,
         )  # fmt: skip
         if slots:
             log.info("%d slots belong to other nodes by now: they are given up", len(slots))
-            with suppress(StoreError):  # the store tries again
-                await self._shards.give_up(slots)
-            self.moves += len(slots)
+            await self.give_up(slots)
         return bool(slots)
+
+    async def give_up(self, slots: list[int]) -> None:
+        """Let others have these slots, with all that is out of them."""
+        await self._shards.give_up(slots, self._hand_over)
+        self.moves += len(slots)
+
+    async def _hand_over(self, key: ShardKey, epoch: int, pieces: Sequence[bytes]) -> bool:
+        place = placed(slot_of(key), self.members.places)
+        if place is not None and place.process == self._ownership.process:
+            return True
+        asker = None if place is None else self.peers.asker(place.process)
+        if asker is None:
+            return False
+        with trio.move_on_after(self._settings.hand_ms / 1000):
+            return await asker.hand_over(key, epoch, pieces)
+        return False
 
     # Leaving
 

@@ -6,7 +6,8 @@ the other way: deliveries and, in order with them, what else it tells its sinks.
 on the lane "rest", so that settles and answers never wait behind messages.
 
 A *ref* is the asker's number for a shard, a *sub* for a subscription, an *id* for a request; all of
-them are good for one pair of links. Times travel as durations: nodes have clocks of their own.
+them are good for one pair of links. Times travel as durations, or with what time it is for the one
+who says it: nodes have clocks of their own.
 
 This is version 1, kept in tests/dispatcher/cluster/frames.json. A later version only adds: fields
 at the end of a frame, frames with new tags that are sent to nodes that know them.
@@ -26,6 +27,8 @@ from pushlane_storage.message import Message
 
 VERSION = 1
 """Of these frames."""
+ANY_ID = 1 << 62
+"""More than any number of a request."""
 
 
 class Frame(msgspec.Struct, array_like=True, gc=False):
@@ -91,6 +94,8 @@ class Publish(Frame, tag=12):
     id: int
     messages: list[Message]
     lanes: list[int] | None
+    wall: int = 0
+    """What time it is for the asker, by which the messages are stamped; 0: it does not say."""
 
 
 class Attach(Frame, tag=13):
@@ -196,6 +201,26 @@ class Yield(Frame, tag=24):
     term: int
 
 
+class HandOver(Frame, tag=25):
+    """To the next owner of a shard, before it may have the slot: who holds what of it. `Taken`."""
+
+    id: int
+    queue_id: str
+    shard: int
+    epoch: int
+    """Under which the asker had it."""
+    piece: bytes
+    """Some of the `Holder`s of its snapshot, packed."""
+    last: bool
+    """The snapshot is whole."""
+
+
+class Leave(Frame, tag=26):
+    """The shard is not wanted (any more): nobody waited for its opening."""
+
+    ref: int
+
+
 # What the owner says
 
 
@@ -223,6 +248,8 @@ class Gone(Frame, tag=43):
     ref: int
     code: str
     message: str
+    last: int = ANY_ID
+    """The last publish that came in time: later ones were certainly not taken."""
 
 
 class Published(Frame, tag=44):
@@ -329,13 +356,17 @@ class Yielded(Frame, tag=56):
     """Of the session, as it was left; None: it was not there."""
 
 
+class Taken(Frame, tag=57):
+    id: int
+
+
 Asked = (
     Pair | Open | Publish | Attach | Resume | Detach | Unsubscribe | End | SetCredit
-    | Settle | Ask | Look | Tell | CutOff | Yield
+    | Settle | Ask | Look | Tell | CutOff | Yield | HandOver | Leave
 )  # fmt: skip
 Told = (
     Paired | Opened | Moved | Refused | Gone | Published | Failed | Attached | Resumed | Settled
-    | Answer | Deliver | Lost | Hungry | Holds | Credited | Ended | Yielded
+    | Answer | Deliver | Lost | Hungry | Holds | Credited | Ended | Yielded | Taken
 )  # fmt: skip
 
 encode = msgspec.msgpack.Encoder().encode

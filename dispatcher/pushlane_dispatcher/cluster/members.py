@@ -24,12 +24,11 @@ from pushlane_dispatcher.cluster.placement import Place
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.cluster.status import Gone
 from pushlane_storage.interface import StoreError
-from pushlane_storage.member import Member
+from pushlane_storage.member import DISPATCHER, Member
 from pushlane_storage.ownership import Ownership
 
 log = logging.getLogger(__name__)
 
-DISPATCHER = "dispatcher"
 REFUSALS = 2
 BEATS = 2
 REMEMBERED = 16
@@ -123,6 +122,11 @@ class Members:
         """What the others say of themselves, but for their beats."""
         return [_still(watched.member) for watched in self._watched.values()]
 
+    @property
+    def is_leaving(self) -> bool:
+        """This node keeps no slots, if it ever had any."""
+        return self.leaving or (self._own is not None and DISPATCHER not in self._own.roles)
+
     # Who is dead
 
     def refused(self, process: str) -> None:
@@ -209,7 +213,7 @@ class Members:
     @property
     def places(self) -> list[Place]:
         """Nodes that may own slots, this one included."""
-        own = [] if self._own is None or self.leaving else [self._own]
+        own = [] if self._own is None or self.is_leaving else [self._own]
         there = [member for member in (*own, *self.others) if takes_slots(member)]
         # Nobody takes part before somebody reached it; the only ones there need nobody for that.
         placed = [member for member in there if member.placed] or there

@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from pushlane_dispatcher.cluster import frames
-from pushlane_dispatcher.cluster.members import Members, takes_slots
+from pushlane_dispatcher.cluster.members import Members
 from pushlane_dispatcher.cluster.remote.asker import Asker, Lost, Way
 from pushlane_dispatcher.cluster.remote.shard import CUT
 from pushlane_dispatcher.cluster.settings import ClusterSettings
@@ -87,12 +87,13 @@ class Peer:
 class Peers:
     def __init__(
         self, members: Members, settings: ClusterSettings, dial: Dial, now: Callable[[], int],
-        lost: Lost, nursery: trio.Nursery, chance: Callable[[], float],
+        wall: Callable[[], int], lost: Lost, nursery: trio.Nursery, chance: Callable[[], float],
     ) -> None:  # fmt: skip
         self._members = members
         self._settings = settings
         self._dial = dial
         self._now = now
+        self._wall = wall
         self._lost = lost
         self._nursery = nursery
         self._chance = chance
@@ -100,11 +101,7 @@ class Peers:
 
     def follow(self) -> None:
         """Have links to exactly those who are there."""
-        wanted = {
-            member.process: member
-            for member in self._members.others
-            if member.address and (takes_slots(member) or member.draining)
-        }
+        wanted = {member.process: member for member in self._members.others if member.address}
         for process, peer in list(self._peers.items()):
             if process not in wanted:
                 del self._peers[process]
@@ -198,7 +195,9 @@ class Peers:
             rest.abort()
 
     async def _serve(self, peer: Peer, data: LinkLike, rest: LinkLike) -> None:
-        asker = Asker(peer.member.process, data, rest, self._now, self._lost, self._settings)
+        asker = Asker(
+            peer.member.process, data, rest, self._now, self._wall, self._lost, self._settings
+        )
         id = secrets.token_hex(8)
 
         def begin(frame: bytes | memoryview) -> None:

@@ -130,6 +130,7 @@ class Router:
         self._orphans.pop(slot, None)
         known = self._remote.get(key)
         if known is not None and known.running:  # somebody else was quicker: one keeps the order
+            asker.leave(told)
             return known, hops
         self._remote[key] = told
         self.forwarded += 1
@@ -212,7 +213,7 @@ class Router:
         route = await self._read(slot)
         if route is not None and route.process != self._ownership.process:
             raise Elsewhere(route.process, route.epoch)
-        if route is None and (not hops or self._members.leaving):
+        if route is None and (not hops or self._members.is_leaving):
             place = placed(slot, self._members.places)
             if place is not None and place.process != self._ownership.process:
                 raise Elsewhere(place.process, 0)

@@ -36,6 +36,10 @@ decode_question = msgspec.msgpack.Decoder(AnyQuestion).decode
 
 PIECE_BYTES = 1 << 20
 """Deliveries go in frames of about this, so that others get their turn on the link."""
+CLOCKS_MS = 500
+"""The clock of a node whose times are further from ours than this, with the time that a publish was
+on its way, is another one: what it stamped is stamped anew, or its delays and ends came too early
+or late."""
 
 
 class Elsewhere(Exception):
@@ -66,6 +70,10 @@ class Host(Protocol):
         """The shard, opened here; `Elsewhere` when it is not ours to have."""
         ...
 
+    def take_over(self, key: ShardKey, epoch: int, piece: bytes, last: bool) -> None:
+        """A piece of the snapshot of a shard that is about to be ours."""
+        ...
+
     def yield_session(self, session: str, term: int) -> bytes | None:
         """A client goes on with its session at another node. Its record, if it was here."""
         ...
@@ -74,12 +82,14 @@ class Host(Protocol):
 class Served:
     """A shard that the other node uses."""
 
-    __slots__ = ("claims", "line", "ref", "runner", "waiting")
+    __slots__ = ("claims", "last", "line", "ref", "runner", "waiting")
 
     def __init__(self, ref: int, runner: ShardRunner, claims: Claims) -> None:
         self.ref = ref
         self.runner = runner
         self.claims = claims
+        self.last = 0
+        """The number of the last publish that came."""
         self.line: deque[frames.Publish] = deque()
         """Publishes that wait for room."""
         self.waiting = 0
@@ -127,7 +137,7 @@ class FarSink:
 
 class Serving:
     def __init__(
-        self, host: Host, data: Way, rest: Way, now: Callable[[], int],
+        self, host: Host, data: Way, rest: Way, now: Callable[[], int], wall: Callable[[], int],
         settings: ClusterSettings, resume_ms: int, cut: Callable[[str], None],
     ) -> None:  # fmt: skip
         """`cut` ends the links."""
@@ -135,6 +145,7 @@ class Serving:
         self.data = data
         self._rest = rest
         self._now = now
+        self._wall = wall
         self._settings = settings
         self._asks = 0
         self._held_back: dict[FarSink, None] = {}
@@ -159,6 +170,8 @@ class Serving:
             frames.Tell: self._tell,
             frames.CutOff: self._cut_off,
             frames.Yield: self._yield,
+            frames.HandOver: self._take_over,
+            frames.Leave: self._leave,
         }
 
     def take(self, frame: bytes | memoryview) -> None:
@@ -227,7 +240,10 @@ class Serving:
         reason = served.runner.stopped_by
         code = "unavailable" if reason is None else reason.code
         message = "it has stopped" if reason is None else reason.value
-        self._answer(frames.Gone(served.ref, code, message))
+        self._answer(frames.Gone(served.ref, code, message, served.last))
+
+    def _leave(self, asked: frames.Leave) -> None:
+        self._served.pop(asked.ref, None)
 
     def _runner(self, ref: int) -> ShardRunner | None:
         served = self._served.get(ref)
@@ -236,10 +252,15 @@ class Serving:
     # Publishing
 
     def _publish(self, asked: frames.Publish) -> None:
+        shift = self._wall() - asked.wall
+        if asked.wall and abs(shift) > CLOCKS_MS:
+            asked.messages = [_stamped_anew(message, shift) for message in asked.messages]
         served = self._served.get(asked.ref)
         if served is None:
             self._fail(asked.id, Unsent("the shard has stopped", retry_ms=0))
-        elif served.line or served.runner.congested:
+            return
+        served.last = asked.id
+        if served.line or served.runner.congested:
             self._line_up(served, asked)
         else:
             self._publish_now(served, asked)
@@ -449,6 +470,11 @@ class Serving:
         record = self._host.yield_session(asked.session, asked.term)
         self._answer(frames.Yielded(asked.id, record))
 
+    def _take_over(self, asked: frames.HandOver) -> None:
+        key = ShardKey(asked.queue_id, asked.shard)
+        self._host.take_over(key, asked.epoch, asked.piece, asked.last)
+        self._answer(frames.Taken(asked.id))
+
     # The end
 
     def over(self) -> None:
@@ -463,6 +489,15 @@ class Serving:
         subs, self._subs = self._subs, {}
         for sink in subs.values():
             sink.served.runner.cut_off(sink.prefix, sink, self._resume_ms)
+
+
+def _stamped_anew(message: Message, shift: int) -> Message:
+    return msgspec.structs.replace(
+        message,
+        published_at=message.published_at + shift,
+        not_before=message.not_before and message.not_before + shift,
+        expires_at=message.expires_at and message.expires_at + shift,
+    )
 
 
 def _unsent(runner: ShardRunner) -> Unsent:

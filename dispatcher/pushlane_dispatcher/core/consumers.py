@@ -46,12 +46,15 @@ from pushlane_storage.bucket import ShardKey
 
 FENCE_BITS = 20
 
+Grant = tuple[int, int]
+"""A fence, and the generation of the holder."""
+
 
 class Consumers:
     __slots__ = (
-        "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log", "_meter", "_name",
-        "_resend", "_verdicts", "_window", "hunger", "idle", "places",
-        "settled", "subscriptions", "timers",
+        "_bounds", "_cached", "_effects", "_epoch", "_fair", "_life", "_log", "_meter",
+        "_name", "_resend", "_verdicts", "_window", "again", "hunger", "idle", "places", "settled",
+        "subscriptions", "timers",
     )  # fmt: skip
 
     def __init__(
@@ -82,8 +85,10 @@ class Consumers:
         """Of requests that are over; shards may share one."""
         self._fair = Fair()
         self.timers = Timers()
-        self._resend: dict[Entry, int] = {}
-        """Receipts to send again once their bodies are read."""
+        self.again: dict[Entry, Grant] = {}
+        """What to send again to clients that resumed …"""
+        self._resend: dict[Entry, Grant] = {}
+        """… and what of it waits for its body."""
         self.subscriptions: dict[str, Subscription] = {}
         """By the prefix of their receipts."""
         self.places = Places("subscriptions", bounds.subscriptions, "subscriptions on this queue")
@@ -128,8 +133,34 @@ class Consumers:
         self._offer(subscription)
         self.timers.watch(subscription, resume_until)
 
-    def resume(self, subscription: Subscription, held: Iterable[ReceiptRun], now: int) -> Resumed:
-        """It is back and lists what it has."""
+    def resume(self, subscription: Subscription, held: Iterable[ReceiptRun]) -> Resumed:
+        """It is back and lists what it has; the rest is sent again."""
+        resumed, missed = self._come_back(subscription, held)
+        self._send_again(subscription, missed)
+        return resumed
+
+    def adopt(
+        self, subscription: Subscription, held: Iterable[ReceiptRun], now: int, wall: int
+    ) -> Resumed:
+        """The same, over a new way to its gateway, which lists all that came over the old one.
+
+        The rest may never have come, and its permits may be in use in other shards. So it goes
+        back as if it had not been granted; what the client itself has started is sent again.
+        """
+        resumed, missed = self._come_back(subscription, held)
+        started = [e for e in missed if e.state is State.LEASED and subscription.explicit]
+        self._send_again(subscription, started)
+        pushed = [entry for entry in missed if entry not in started]
+        self._release(subscription, pushed)
+        for entry in pushed:
+            entry.attempts -= entry.state is State.LEASED
+            self._verdicts.give_back(entry, now, wall)
+        return resumed
+
+    def _come_back(
+        self, subscription: Subscription, held: Iterable[ReceiptRun]
+    ) -> tuple[Resumed, list[Entry]]:
+        """From now on it has this; and what it holds and did not list."""
         listed: set[int] = set()
         lost: list[ReceiptRun] = []
         for prefix, low, high in held:
@@ -143,27 +174,48 @@ class Consumers:
         subscription.broken = False
         subscription.generation += 1
         self.hunger.forget(subscription)
-        again = [entry for n, entry in subscription.held.items() if n not in listed]
-        for entry in again:
+        self._offer(subscription)
+        missed = [entry for n, entry in subscription.held.items() if n not in listed]
+        return Resumed(subscription.generation, lost), missed
+
+    def _send_again(self, subscription: Subscription, entries: list[Entry]) -> None:
+        """With the next effects: by then its client may have gone or come once more."""
+        for entry in entries:
+            self.again[entry] = entry.fence, subscription.generation
+
+    def resend(self) -> None:
+        """Send again what resumed clients did not list, or first have its body read."""
+        again, self.again = self.again, {}
+        for entry, grant in again.items():
+            if not self._is_out(entry, grant):
+                continue
             if entry.message is None:
-                self._resend[entry] = entry.n
+                self._resend[entry] = grant
                 self._window.bodies.want(entry)
             else:
-                self._deliver_again(subscription, entry)
-        self._offer(subscription)
-        return Resumed(subscription.generation, lost)
+                self._deliver_again(entry)
 
-    def _deliver_again(self, subscription: Subscription, entry: Entry) -> None:
-        """Under the same receipt: what a resuming client did not list."""
-        self._effects.append(Deliver(subscription, make_runs([entry], entry.deadline), again=True))
+    @staticmethod
+    def _is_out(entry: Entry, grant: Grant | None) -> bool:
+        """It is still the same holder's, who has neither gone nor come since."""
+        holder = entry.holder
+        return (
+            holder is not None
+            and (entry.fence, holder.generation) == grant
+            and entry.state in IN_FLIGHT
+        )
+
+    def _deliver_again(self, entry: Entry) -> None:
+        """Under the same receipt."""
+        assert entry.holder is not None
+        runs = make_runs([entry], entry.deadline)
+        self._effects.append(Deliver(entry.holder, runs, again=True))
 
     def fetched(self, entry: Entry) -> None:
         """A body was read again: perhaps for a resuming client that still waits for it."""
-        n = self._resend.pop(entry, None)
-        holder = entry.holder
-        if n == entry.n and entry.state in IN_FLIGHT and entry.message is not None:
-            assert holder is not None
-            self._deliver_again(holder, entry)
+        grant = self._resend.pop(entry, None)
+        if self._is_out(entry, grant) and entry.message is not None:
+            self._deliver_again(entry)
 
     def unsubscribe(self, subscription: Subscription, now: int, wall: int) -> None:
         """It gets nothing more; what it has leased stays its own until settled or expired."""

@@ -20,6 +20,7 @@ import msgspec
 from pushlane_dispatcher.core.bounds import TRANSFER_WINDOW_MS
 from pushlane_dispatcher.core.recovered import Recovered, RecoveredLease, recover, remember
 from pushlane_dispatcher.core.shard import Moment, Setup, Shard
+from pushlane_dispatcher.core.snapshot import lease_runs
 from pushlane_leases.interface import LeaseRun
 from pushlane_storage.bucket import CONTROL, Bucket, BucketKey
 from pushlane_storage.message import Message
@@ -108,7 +109,7 @@ def open_shard(setup: Setup) -> Opening[Shard | None]:
     recovered.tally = yield ReadTally()  # after the buckets, see `read_standing`
     yield from _read_marks(setup, recovered)
     yield WriteSeal(seal)
-    recovered.leases = yield from _read_leases(recovered)
+    recovered.leases = yield from _read_leases(setup, recovered)
     shard = Shard(setup, recovered, (yield AskTime()))
     if setup.shared and rows.note is not None and rows.note.due is not None:
         shard.notes.repeat(rows.note)
@@ -243,8 +244,13 @@ def _leave_out(row: Bucket, known: dict[str, int], floors: dict[str, int]) -> No
 # What is out
 
 
-def _read_leases(recovered: Recovered) -> Opening[list[RecoveredLease]]:
+def _read_leases(setup: Setup, recovered: Recovered) -> Opening[list[RecoveredLease]]:
+    """By the predecessor's own word, if it left one, else by what the lease cache heard of it."""
     runs: list[LeaseRun] | None = yield ClaimLeases()
+    snapshot = setup.snapshot
+    if snapshot is not None and snapshot.epoch == recovered.predecessor:
+        recovered.snapshot = snapshot
+        runs = list(lease_runs(snapshot))
     if runs is None:
         return []
     places = list(_places(runs, recovered))

@@ -17,7 +17,7 @@ from pushlane_dispatcher.core.entry import Entry
 from pushlane_dispatcher.core.lane import Lane, LiveBucket
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.marks import Marks, summarize
-from pushlane_dispatcher.core.subscription import ANYBODY, Subscription
+from pushlane_dispatcher.core.snapshot import Snapshot, outlive, restore_holder
 from pushlane_leases.interface import LeaseRun
 from pushlane_storage.bucket import CONTROL, Bucket
 from pushlane_storage.message import MESSAGE_OVERHEAD, Message, size_of
@@ -67,6 +67,8 @@ class Recovered(msgspec.Struct):
     purges: list[tuple[int, int]] = []
     """The rows of purges, by (owner, n)."""
     leases: list[RecoveredLease] = []
+    snapshot: Snapshot | None = None
+    """What the predecessor handed over, if it did."""
     tally: Tally | None = None
     """None: nobody counted what happened before."""
 
@@ -153,13 +155,6 @@ def existing_marks(bucket: Bucket, heads: Iterable[SegmentHead]) -> Iterator[Ded
 
 # How a shard takes it in
 
-RECEIPT_EPOCH_BITS = 32
-"""A subscription that outlives its owner goes on with receipt numbers from here times the epoch.
-
-Nobody knows which numbers the old owner used last; a number that is used twice would let a stale
-receipt settle another message.
-"""
-
 
 def restore(shard: Shard, recovered: Recovered, now: int) -> None:
     """Fill a fresh shard. Effects that this asks for stand in its list like all others."""
@@ -183,6 +178,9 @@ def restore(shard: Shard, recovered: Recovered, now: int) -> None:
         shard.drop_later(row, now)
     for lease in recovered.leases:
         _restore_lease(shard, lease, now, wall)
+    if recovered.snapshot is not None:
+        for holder in recovered.snapshot.holders:
+            restore_holder(shard, holder, recovered.snapshot.since, now)
     for lane in shard.window.order:
         for bucket in list(lane.buckets):
             shard.close_bucket(lane, bucket, now)
@@ -235,18 +233,9 @@ def _restore_lease(shard: Shard, lease: RecoveredLease, now: int, wall: int) -> 
         return
     subscription = shard.consumers.subscriptions.get(run.prefix)
     if subscription is None:
-        if shard.consumers.places.is_full:
-            return  # the cache can't keep a shard from opening
-        subscription = Subscription(
-            run.prefix, run.session, 1, run.lease_ms, explicit=True, ack_none=False
-        )
-        subscription.generation = ANYBODY
-        subscription.closed = subscription.brief
-        shard.attach(subscription)
-        shard.credit(subscription, 0)  # until its session resumes and says
-        subscription.next_n = (shard.epoch << RECEIPT_EPOCH_BITS) + 1
-        subscription.away_until = now
-        subscription.adopt_until = now + shard.bounds.adopt_ms
+        subscription = outlive(shard, run.prefix, run.session, run.lease_ms, now)
+        if subscription is None:
+            return
     left = max(0, run.deadline - wall)
     if shard.clock_suspect:  # nobody who is gone for good may hold it for as long as that
         left = min(left, run.lease_ms)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.core.effects import Run
@@ -55,6 +57,12 @@ def make_runs(entries: Sequence[Entry], deadline: int) -> list[Run]:
         seq = entry.seq + 1
         n = entry.n + 1
     return runs
+
+
+def held_runs(entries: Iterable[Entry]) -> Iterator[Run]:
+    """What a subscription holds: runs that end together."""
+    for deadline, group in groupby(entries, attrgetter("deadline")):
+        yield from make_runs(list(group), deadline)
 
 
 def receipts_of(prefix: str, entries: Iterable[Entry]) -> list[ReceiptRun]:

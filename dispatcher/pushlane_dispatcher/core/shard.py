@@ -70,6 +70,7 @@ from pushlane_dispatcher.core.overflow import Overflow
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.core.recovered import Recovered, restore
 from pushlane_dispatcher.core.retention import Retention
+from pushlane_dispatcher.core.snapshot import Snapshot
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.core.verdicts import Verdicts
 from pushlane_dispatcher.core.window import Window
@@ -105,6 +106,8 @@ class Setup(msgspec.Struct, frozen=True):
     tenant: str = ""
     shared: bool = False
     """Predecessors may still be running: another process may take over what one has."""
+    snapshot: Snapshot | None = None
+    """What an owner before handed over."""
 
 
 class Moment(NamedTuple):
@@ -138,6 +141,8 @@ class Shard:
             meter.offset = offset
         self.account = Account(recovered.tally, recovered.buckets)
         self._effects: list[Effect] = []
+        self.granting = True
+        """Its owner may grant: it neither leaves nor seems dead to others."""
         self.life = Life()
         self.window = Window(bounds, epoch, self.life, self._effects)
         self.dedup = Dedup(bounds, config.dedup_window_ms, self.window.stored_before)
@@ -185,14 +190,13 @@ class Shard:
         self.retention.reconsider()
         self._drops.archived = config.archive != "none"
 
-    def stop_granting(self) -> None:
-        """The shard is about to be closed. All else stays as it is, its share of the limits too."""
-        self.config = msgspec.structs.replace(self.config, paused=True)
-
     def effects(self, now: int) -> list[Effect]:
         """Hand over what is to be done, after granting and flushing what can be."""
         wall = now + self.offset
-        if not self.config.paused:
+        if self.consumers.again:
+            self.consumers.resend()
+        rests = self.config.paused or not self.granting
+        if not rests:
             self.consumers.pump(now, wall)
         else:
             self.consumers.pause()
@@ -203,7 +207,7 @@ class Shard:
         self.window.read()
         if self.window.delays.far:
             self.window.delays.read(wall)
-        if self.consumers.hunger.asking and (self.config.paused or not self.window.promising):
+        if self.consumers.hunger.asking and (rests or not self.window.promising):
             self.consumers.hunger.nothing_left()
         if self.journal.soonest is not None or self.life.counts[State.LEAVING]:
             self._remind(now, wall)
@@ -316,8 +320,11 @@ class Shard:
         """`broken`: its client's own connection."""
         self.consumers.detach(subscription, now + resume_ms, broken)
 
-    def resume(self, subscription: Subscription, held: Iterable[ReceiptRun], now: int) -> Resumed:
-        return self.consumers.resume(subscription, held, now)
+    def resume(self, subscription: Subscription, held: Iterable[ReceiptRun]) -> Resumed:
+        return self.consumers.resume(subscription, held)
+
+    def adopt(self, subscription: Subscription, held: Iterable[ReceiptRun], now: int) -> Resumed:
+        return self.consumers.adopt(subscription, held, now, now + self.offset)
 
     def unsubscribe(self, subscription: Subscription, now: int) -> None:
         self.consumers.unsubscribe(subscription, now, now + self.offset)

@@ -170,6 +170,11 @@ class Notes:
     def resumed(self, sub: Subscription) -> None:
         self._record(history.Resume(self._wall(), sub.prefix))
 
+    def recalled(self, sub: Subscription, numbers: list[int]) -> None:
+        """What goes back because it did not come to its client's gateway."""
+        for n in numbers:
+            self._record(history.LeaseLost(self._wall(), f"{sub.prefix}.{n}", unseen=True))
+
     def unsubscribed(self, sub: Subscription) -> None:
         self._record(history.Unsubscribe(self._wall(), sub.prefix))
 

@@ -49,6 +49,7 @@ from pushlane_dispatcher.core.effects import (
 )
 from pushlane_dispatcher.core.runs import runs_of_numbers
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.snapshot import Snapshot, take_snapshot
 from pushlane_dispatcher.queues.transfers import Errors, Send
 from pushlane_dispatcher.recording.notes import Notes
 from pushlane_dispatcher.shard.asking import Confirmer, Reader, Unstored
@@ -86,6 +87,7 @@ class Engine:
         self._store = context.store
         self._clock = context.clock
         self._settings = context.settings
+        self._heart = context.heart
         self._sender = self._marks = None
         if context.leases is not None:
             self._sender = Sender(shard, context.leases, context.settings)
@@ -104,6 +106,8 @@ class Engine:
         self.closing: Stop | None = None
         self.stopped_by: Stop | None = None
         self.stopped = trio.Event()
+        self.snapshot: Snapshot | None = None
+        """For the next owner, where that is to be another process."""
         self._ticked_at = self._pumped_at = self._clock.now()
         self._scope = trio.CancelScope()
         self._alarm = trio.CancelScope()
@@ -208,6 +212,8 @@ class Engine:
             self._pumped_at = now = self._clock.now()
             if now - self._ticked_at >= self._settings.clock_ms:
                 self._tick()
+            # One that closes, and is busy, would never come to an end.
+            self.shard.granting = self.closing is None and not self._heart.stands_still
             do = self._do
             for effect in self.shard.effects(now):
                 do[type(effect)](effect)
@@ -550,7 +556,6 @@ class Engine:
         """Take nothing more on, finish what was accepted, and stop."""
         if self.closing is None:
             self.closing = reason
-            self.shard.stop_granting()  # else a busy one would never come to an end
             self.shard.part(self._clock.now())
             self.wake()
         with trio.move_on_after(self._settings.close_ms / 1000):
@@ -568,6 +573,8 @@ class Engine:
 
     def _end(self, reason: Stop) -> None:
         self.stopped_by = reason
+        if reason is Stop.MOVED:
+            self.snapshot = take_snapshot(self.shard, self._clock.now())
         tickets, self.tickets = self.tickets, {}
         for ticket in tickets:
             error = Unavailable(reason.value, retry_ms=1_000)

@@ -15,6 +15,7 @@ from pushlane_dispatcher.core.bounds import CLOCK_TOLERANCE_MS
 from pushlane_dispatcher.core.meter import Meter
 from pushlane_dispatcher.core.opening import Opening, Table
 from pushlane_dispatcher.core.shard import Moment, Setup, Shard
+from pushlane_dispatcher.core.snapshot import Snapshot
 from pushlane_dispatcher.shard.mark_cache import recall
 from pushlane_dispatcher.shard.repeat import until_decided
 from pushlane_dispatcher.usage.counters import Standing, read_standing
@@ -43,8 +44,10 @@ class Opener:
         dead_letter: str | None,
         epoch: int,
         spend: Callable[[], bool],
+        snapshot: Snapshot | None = None,
     ) -> None:
-        """`spend`: whether the slot is still ours; then the shard's epoch is used."""
+        """`spend`: whether the slot is still ours; then the shard's epoch is used. `snapshot` is
+        what an owner before handed over."""
         self._context = context
         self._setup = Setup(
             key=ShardKey(row.id, number),
@@ -58,6 +61,7 @@ class Opener:
             meter=Meter() if context.settings.usage else None,
             tenant=row.tenant,
             shared=context.store.ownership.shared,
+            snapshot=snapshot,
         )
         self._spend = spend
         self.standing: Standing | None = None

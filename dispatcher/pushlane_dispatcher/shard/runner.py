@@ -19,7 +19,7 @@ from pushlane_dispatcher.browsing.question import Look, Question
 from pushlane_dispatcher.context import Context
 from pushlane_dispatcher.core.act import START, Act
 from pushlane_dispatcher.core.bodies import Budget
-from pushlane_dispatcher.core.effects import PublishTicket, Resumed, SettleTicket
+from pushlane_dispatcher.core.effects import PublishTicket, SettleTicket
 from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.looking import ConsumerInfo, Located, Stretch
@@ -27,6 +27,7 @@ from pushlane_dispatcher.core.overflow import Use
 from pushlane_dispatcher.core.places import Claims, Places
 from pushlane_dispatcher.core.retention import too_long
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.snapshot import Snapshot
 from pushlane_dispatcher.core.subscription import ANYBODY, Subscription
 from pushlane_dispatcher.queues.route import mark_prefix
 from pushlane_dispatcher.queues.transfers import Send
@@ -52,6 +53,8 @@ from pushlane_storage.message import Message
 from pushlane_storage.queue import QueueConfig
 
 A = TypeVar("A")
+
+MOVED_RETRY_MS = 100
 
 
 class ShardRunner:
@@ -101,6 +104,11 @@ class ShardRunner:
         return self._engine.stopped_by
 
     @property
+    def snapshot(self) -> Snapshot | None:
+        """Of one that has moved: for its next owner."""
+        return self._engine.snapshot
+
+    @property
     def clock_suspect(self) -> bool:
         """Nothing of its predecessors ends for its age."""
         return self._shard.clock_suspect
@@ -124,7 +132,8 @@ class ShardRunner:
         return self._engine.run()
 
     async def close(self, reason: Stop = Stop.CLOSED) -> None:
-        """Finish what was accepted, then stop. Settles are taken until then."""
+        """Finish what was accepted, then stop. Settles are taken until then, unless it moves: who
+        sends them again finds its next owner."""
         await self._engine.close(reason)
 
     def stop(self, reason: Stop) -> None:
@@ -139,6 +148,10 @@ class ShardRunner:
         """Have it look whether it can go on, when its window is one of these."""
         if self._shard.window.bodies in refused:
             self._engine.wake()
+
+    def wake(self) -> None:
+        """Have it look whether it can go on."""
+        self._engine.wake()
 
     def catch_up(self) -> bool:
         """Have the lease cache told what it missed. False: it missed nothing."""
@@ -258,7 +271,11 @@ class ShardRunner:
         found.explicit, found.shared, found.client = wish.explicit, wish.shared, wish.client
         if wish.lease_ms is not None:
             found.lease_ms = wish.lease_ms
-        generation, lost = self._resume(found, wish.held, sink)
+        had = list(found.held)
+        generation, lost = self._shard.adopt(found, wish.held, self._now())
+        if self._notes is not None:
+            self._notes.recalled(found, [n for n in had if n not in found.held])
+        self._is_back(found, sink)
         self._shard.claim(found, wish.claims)
         self._shard.credit(found, wish.credit)
         if self._notes is not None:
@@ -279,17 +296,16 @@ class ShardRunner:
         except PushlaneError as error:
             answer(0, [], error)
             return
-        generation, lost = self._resume(found, held, sink)
+        generation, lost = self._shard.resume(found, held)
+        self._is_back(found, sink)
         _tell(found)
         answer(generation, lost, None)
 
-    def _resume(self, found: Subscription, held: Iterable[ReceiptRun], sink: Sink) -> Resumed:
+    def _is_back(self, found: Subscription, sink: Sink) -> None:
         found.token = sink
-        resumed = self._shard.resume(found, held, self._now())
         if self._notes is not None:
             self._notes.resumed(found)
         self._engine.wake()
-        return resumed
 
     def detach(self, prefix: str, sink: Sink, resume_ms: int) -> None:
         """Its connection is lost; it may resume for a while."""
@@ -371,6 +387,8 @@ class ShardRunner:
             if act.delay_ms:
                 self._check_delay(act.delay_ms)
             now = self._now_if_alive()
+            if self._engine.closing is Stop.MOVED and act.verb != "start":  # that waits for nothing
+                raise Unavailable(Stop.MOVED.value, retry_ms=MOVED_RETRY_MS)
         except PushlaneError as error:
             answer(SettleTicket(), error)
             return

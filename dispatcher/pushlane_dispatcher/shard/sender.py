@@ -7,9 +7,6 @@ something (it failed, or came back empty) is told everything that is out.
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import attrgetter
-
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.core.effects import (
     Deliver,
@@ -19,7 +16,7 @@ from pushlane_dispatcher.core.effects import (
     Remember,
     Run,
 )
-from pushlane_dispatcher.core.runs import make_runs
+from pushlane_dispatcher.core.runs import held_runs
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.settings import Settings
@@ -140,8 +137,7 @@ class Sender:
         return [
             self._lease_run(subscription, run)
             for subscription in self._shard.consumers.subscriptions.values()
-            for deadline, entries in groupby(subscription.held.values(), attrgetter("deadline"))
-            for run in make_runs(list(entries), deadline)
+            for run in held_runs(subscription.held.values())
         ]
 
     def _lease_run(self, subscription: Subscription, run: Run) -> LeaseRun:

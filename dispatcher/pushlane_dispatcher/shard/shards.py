@@ -10,6 +10,7 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
+    Sequence,
     Set,
 )
 from contextlib import asynccontextmanager
@@ -24,11 +25,13 @@ from pushlane_dispatcher.context import Context
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.places import Claim, Claims, Places
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.snapshot import Snapshot
 from pushlane_dispatcher.core.window import NUMBERS
 from pushlane_dispatcher.queues.config import own_dead_letter
 from pushlane_dispatcher.queues.queues import Elsewhere
 from pushlane_dispatcher.queues.transfers import Send
 from pushlane_dispatcher.recording.notes import Notes
+from pushlane_dispatcher.shard.handed import Handed, pack
 from pushlane_dispatcher.shard.lease_guard import LeaseGuard
 from pushlane_dispatcher.shard.opening import Opener
 from pushlane_dispatcher.shard.repeat import Undecided, until_decided
@@ -45,6 +48,10 @@ from pushlane_storage.queue import QueueRow
 from pushlane_storage.segment import DamagedSegment
 
 log = logging.getLogger(__name__)
+
+HandOver = Callable[[ShardKey, int, Sequence[bytes]], Awaitable[bool]]
+"""Gives the snapshot of a shard, taken under an epoch, to whoever is to have it next, in pieces.
+Whether it has it."""
 
 
 class Lateness(NamedTuple):
@@ -105,6 +112,10 @@ class Shards:
         self._slots = Slots(context.store.ownership, owner)
         self._openings = trio.Semaphore(context.settings.openings)
         self._closed = False
+        self.handed = Handed(context.settings)
+        """What others know of shards that are to open here."""
+        self.not_handed = 0
+        """Shards whose next owner did not get what was out."""
         self.lost_at: int | None = None
         """Monotonic: when a slot was last found to be another process's."""
 
@@ -131,6 +142,12 @@ class Shards:
         for held in self._held.values():
             if held.runner is not None and held.runner.running:
                 held.runner.wake_if_in(refused)
+
+    def wake_all(self) -> None:
+        """Have all look whether they can go on."""
+        for held in self._held.values():
+            if held.runner is not None and held.runner.running:
+                held.runner.wake()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -331,7 +348,8 @@ class Shards:
             return False
 
         dead_letter = own_dead_letter(row.name, row.config)
-        opener = Opener(context, row, held.number, dead_letter, epoch, spend)
+        snapshot = self.handed.find(held.key, context.clock.wall())
+        opener = Opener(context, row, held.number, dead_letter, epoch, spend, snapshot)
         shard = await opener.open()
         if shard is None:
             return None
@@ -345,6 +363,7 @@ class Shards:
                 await until_decided(counters.begin, context.settings)
             if slot.holds(epoch):
                 runner = self._make_runner(row, shard, counters)
+                self.handed.drop(held.key)
         finally:
             if runner is None:  # nobody else would (see `Entry`)
                 shard.dispose()
@@ -511,20 +530,42 @@ class Shards:
     async def release_idle(self) -> None:
         await self._slots.release_idle()
 
-    async def give_up(self, numbers: Collection[int]) -> None:
-        """Close what is open in these slots, in good order, and give them back."""
-        slots = [slot for slot in self._slots.ours() if slot.number in numbers]
-        for slot in slots:
-            slot.leaving = True
+    async def give_up(self, numbers: Collection[int], hand_over: HandOver) -> None:
+        """Close what is open in these slots, in good order, and give them back: each as soon as it
+        is ready, and after the next owner was handed what is out."""
+        async with trio.open_nursery() as nursery:
+            for slot in self._slots.ours():
+                if slot.number in numbers:
+                    slot.leaving = True
+                    nursery.start_soon(self._give_up, slot, hand_over)
+
+    async def _give_up(self, slot: Slot, hand_over: HandOver) -> None:
+        group = [held for held in self._held.values() if held.slot is slot]
         try:
-            await self._close_all(
-                [held for held in self._held.values() if held.slot in slots], Stop.MOVED
-            )
+            await self._close_all(group, Stop.MOVED)
+            for held in group:
+                if held.runner is not None and held.runner.snapshot is not None:
+                    await self._hand_over(held.key, held.runner.snapshot, hand_over)
         finally:
             with trio.CancelScope(shield=True):
-                await self._slots.release_idle(slots)
-            for slot in slots:
-                slot.leaving = False
+                await self._slots.release_idle([slot])
+            slot.leaving = False
+
+    async def _hand_over(self, key: ShardKey, snapshot: Snapshot, hand_over: HandOver) -> None:
+        """Also to ourselves: should nobody else take the shard, it opens here again."""
+        if not snapshot.holders:
+            return
+        pieces = list(pack(snapshot))
+        if sum(map(len, pieces)) > self._context.settings.hand_bytes:
+            log.warning("%s: too much is out to be handed over (hand_bytes)", key)
+            self.not_handed += 1
+            return
+        wall = self._context.clock.wall()
+        for piece in pieces:
+            self.handed.take(key, snapshot.epoch, piece, wall, last=piece is pieces[-1])
+        if not await hand_over(key, snapshot.epoch, pieces):
+            log.warning("%s: its next owner did not confirm what it was handed over", key)
+            self.not_handed += 1
 
     async def close(self) -> None:
         """Close everything, in good order; nothing opens any more."""

@@ -16,6 +16,7 @@ import msgspec
 from pushlane.wire.errors import PushlaneError
 from pushlane.wire.limits import Limits
 from pushlane_dispatcher.node import (
+    ROLES,
     Bounds,
     CassandraLimits,
     ClusterSettings,
@@ -67,11 +68,16 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SQLITE = "sqlite:"
+ALONE = (SQLITE, "memory:")
+"""Stores that no other server can share."""
 DERIVED = ("shard.credit", "shard.producer_percent", "cluster.heart_ms", "cluster.judge_ms")
 """Fields that follow from others and are no keys: `bounds` sets them."""
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    roles: tuple[str, ...] = ROLES
+    """What this server does: `gateway` serves clients, `dispatcher` owns queues. In a cluster each
+    may be a server's only one (docs/cluster.md)."""
     listen: tuple[str, ...] = ("127.0.0.1:8420",)
     """Addresses to listen on: `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`. An address that other
     machines reach needs keys, or `auth.insecure`."""
@@ -117,6 +123,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("listen is empty: give at least one address")
         for address in self.listen:
             parse_address(address)
+        self._check_roles()
         for origin in self.auth.allowed_origins:
             check_origin(origin)
         for host in self.auth.allowed_hosts:
@@ -126,6 +133,18 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
             check_config("template", self.queues.template, self.limits)
         except PushlaneError as error:
             raise ValueError(f"queues.template: {error}") from None
+
+    def _check_roles(self) -> None:
+        for role in self.roles:
+            if role not in ROLES:
+                raise ValueError(f"there is no role {role!r:.50}: take {' or '.join(ROLES)}")
+        if not self.roles:
+            raise ValueError(f"roles is empty: give at least one of {', '.join(ROLES)}")
+        if self.store.startswith(ALONE) and len(set(self.roles)) < len(ROLES):
+            raise ValueError(
+                f"a server on the store {self.store:.100} is alone, so it needs all roles"
+                f" ({', '.join(ROLES)}), not only {self.roles[0]}"
+            )
 
     @property
     def folder(self) -> Path | None:

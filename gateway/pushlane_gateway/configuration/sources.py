@@ -29,6 +29,7 @@ FLAGS = {
     "data": "data",
     "store": "store",
     "leases": "leases",
+    "roles": "roles",
     "insecure": "auth.insecure",
     "keys-file": "auth.keys_file",
     "tls-certificate": "tls.certificate",

@@ -33,6 +33,8 @@ from pushlane_gateway.http.table import OPERATIONS
 
 log = logging.getLogger(__name__)
 
+NO_CLIENTS = "this server serves no clients: ask one that has the role gateway"
+
 
 class Resource:
     """An ASGI app."""
@@ -93,17 +95,21 @@ class Resource:
         return await operation.handler(call)
 
 
-def make_app(context: HttpContext) -> Starlette:
+def make_app(context: HttpContext, operations: Sequence[Operation] = OPERATIONS) -> Starlette:
     by_path = attrgetter("path")
     routes = [
         Route(path, Resource(list(operations), context))
-        for path, operations in groupby(sorted(OPERATIONS, key=by_path), by_path)
+        for path, operations in groupby(sorted(operations, key=by_path), by_path)
     ]
+
+    missing = "there is nothing at this path: see /docs"
+    if operations is not OPERATIONS:
+        missing = NO_CLIENTS
 
     async def no_such_path(_: Request, __: Exception) -> Response:
         context.metrics.errors.add("not_found")
         context.metrics.http_answers.add("404")
-        return error_response(NotFound("there is nothing at this path: see /docs"))
+        return error_response(NotFound(missing))
 
     app = Starlette(
         routes=routes,

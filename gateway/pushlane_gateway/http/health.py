@@ -36,6 +36,8 @@ async def _fault(call: Call) -> str | None:
         return "draining"
     if call.context.dispatcher.was_fenced:
         return "fenced: other servers took over"
+    if call.context.dispatcher.seems_dead:
+        return "the store takes no heartbeats: nothing is delivered until it does"
     return await _store_fault(call)
 
 

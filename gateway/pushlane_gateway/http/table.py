@@ -166,3 +166,10 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Describe this API for people.", public=True, query=None, content="text/html"),
 )
 # fmt: on
+
+FOR_OPERATORS = tuple(
+    operation
+    for operation in OPERATIONS
+    if operation.name in ("cluster_status", "drain_node", "healthz", "readyz", "metrics")
+)
+"""What a server answers that serves no clients."""

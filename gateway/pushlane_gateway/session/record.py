@@ -129,6 +129,7 @@ class Keeper:
         elif put is False:
             self._superseded(session)
         else:
+            session.unsure = session.unsure and not put
             self._refresh_later(session, note)
 
     def _refresh_later(self, session: Session, note: Note) -> None:

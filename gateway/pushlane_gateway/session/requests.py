@@ -214,6 +214,9 @@ class Requests:
             assert error is not None
             self._refuse(frame, error)
             return
+        if self._connection.over:  # a shard far away was slow: nobody hears of it any more
+            feed.end()
+            return
         try:
             self._session.check_room()  # others may have come first
         except PushlaneError as full:

@@ -148,6 +148,8 @@ class Session:
         """One more with every server that takes it over."""
         self.keeper = keeper
         """None: it can't go on elsewhere."""
+        self.unsure = False
+        """It was resumed here while nobody could say whether another server has it."""
         self._taken_over = False
         """From another server; no client has resumed it here yet."""
         self.over = False

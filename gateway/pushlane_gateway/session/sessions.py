@@ -25,6 +25,7 @@ from pushlane_gateway.session.session import Session, reference
 
 LOOK_S = 0.02
 """How often a server that drains looks who is done."""
+COME_AGAIN = "unavailable"
 TAKES = 5
 """How often a session is tried to be taken over that others take over at the same time."""
 
@@ -96,6 +97,8 @@ class Sessions:
             kept = await shared.get(id)
             here = self._here(id)
             if kept is None or (here is not None and here.term >= kept.term):
+                if here is not None:
+                    here.unsure = kept is None
                 return here
             record = read_record(kept.record)
             if record is None or not record.is_of(identity):
@@ -157,7 +160,11 @@ class Sessions:
         return record
 
     def _leave(self, session: Session) -> None:
-        """To another server, which has it or may have it."""
+        """To another server, which has it or may have it.
+
+        A client that came here while we could not ask was there before, perhaps: then it comes
+        again, and gets what that server has.
+        """
         self.context.metrics.resumes.add("elsewhere")
         if self._keeper is not None:
             self._keeper.forget(session)
@@ -165,7 +172,7 @@ class Sessions:
         self._forget(session)
         session.leave()
         if connection is not None:
-            connection.close(4001)
+            connection.close(4001, COME_AGAIN if session.unsure else None)
 
     def take_up(self, session: Session) -> None:
         """It goes on with another connection: the old one closes."""

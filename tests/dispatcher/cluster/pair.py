@@ -160,11 +160,20 @@ class Pair:
         self.told = {"data": Lane(), "rest": Lane()}
         self.lost: list[tuple[RemoteShard, list[Sent]]] = []
         self.cuts: list[str] = []
+        self.asker_wall = self.wall = 1_700_000_000_000
+        """What time it is at either end."""
         self.asker = Asker(
-            "b", self.asked["data"], self.asked["rest"], lambda: 0, self._lose, settings
+            "b",
+            self.asked["data"],
+            self.asked["rest"],
+            lambda: 0,
+            lambda: self.asker_wall,
+            self._lose,
+            settings,
         )
         self.serving = Serving(
-            host, self.told["data"], self.told["rest"], lambda: 0, settings, 30_000,
+            host, self.told["data"], self.told["rest"], lambda: 0, lambda: self.wall, settings,
+            30_000,
             self.cuts.append,
         )  # fmt: skip
 

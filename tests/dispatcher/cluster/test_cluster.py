@@ -216,6 +216,33 @@ async def test_links_that_break_cost_neither_messages_nor_leases(autojump_clock:
         assert consumer.gone == []
 
 
+async def test_an_owner_that_cannot_be_reached_keeps_no_other_shard_away(
+    autojump_clock: object,
+) -> None:
+    async with cluster(3) as world:
+        await make(world, shards=8)
+        own, near, far = world.nodes
+        consumer = await Client(own).subscribe(credit=100, lease_ms=HOUR)
+        await until(lambda: len(owners(world)) == 8)
+        places = owners(world)
+        assert set(places.values()) == {"a", "b", "c"}
+        world.air.cut(own.address, far.address)
+        world.air.drop(near.address)
+
+        def up() -> set[str]:
+            return {places[part.number] for part in consumer.feed._parts if part.up}
+
+        nears = list(places.values()).count("b")
+        with trio.fail_after(5):  # the far one is waited for for longer
+            await until(lambda: consumer.attached == nears and up() == {"a", "b"})
+        client = Client(near)
+        await client.publish(*(message(b"%d" % n, key=f"{n}") for n in range(40)))
+        await until(lambda: 0 < len(consumer.bodies) < 40)
+        world.air.join(own.address, far.address)
+        await until(lambda: len(consumer.bodies) == 40)
+        assert len(set(consumer.bodies)) == 40
+
+
 async def test_publishes_under_way_go_to_the_next_owner_in_their_order(
     autojump_clock: object,
 ) -> None:

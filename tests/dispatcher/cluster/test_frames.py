@@ -32,7 +32,7 @@ QUESTION = msgspec.Raw(encode(GetStats()))
 SAMPLES: list[frames.Frame] = [
     frames.Pair("0123456789abcdef"),
     frames.Open(1, "default", "orders", "0f" * 16, 3, 0, (Claim("key:1", 50),)),
-    frames.Publish(1, 2, [MESSAGE], [4]),
+    frames.Publish(1, 2, [MESSAGE], [4], 1_700_000_000_100),
     frames.Attach(
         1, 3, 4, "s-1", 64, None, True, False, True, "client", (Claim("key:1", 50),), "p~0",
         RECEIPTS, 1
@@ -48,11 +48,13 @@ SAMPLES: list[frames.Frame] = [
     frames.Tell(10),
     frames.CutOff(3, 30_000),
     frames.Yield(11, "s-1", 2),
+    frames.HandOver(12, "0f" * 16, 3, 7, b"packed", True),
+    frames.Leave(1),
     frames.Paired(),
     frames.Opened(1),
     frames.Moved(1, "ab" * 16, 12),
     frames.Refused(1, Fault("throttled", "later", 1_000, "open_shards", True)),
-    frames.Gone(1, "unavailable", "it has stopped"),
+    frames.Gone(1, "unavailable", "it has stopped", 12),
     frames.Published(2, [1 << 40], {0: (4, 5), 1: None}, {2: Fault("too_large", "no")}),
     frames.Failed(2, Fault("unavailable", "again", 100)),
     frames.Attached(4, "p~0", 1, 30_000, RECEIPTS),
@@ -68,6 +70,7 @@ SAMPLES: list[frames.Frame] = [
     frames.Credited(6),
     frames.Ended(3, "not_found", "the queue was deleted", RECEIPTS),
     frames.Yielded(11, b"record"),
+    frames.Taken(12),
 ]  # fmt: skip
 
 
@@ -86,6 +89,11 @@ def test_every_frame_has_a_sample_and_a_tag_of_its_own() -> None:
 def test_frames_are_what_they_always_were() -> None:
     golden: dict[str, str] = msgspec.json.decode(VECTORS.read_bytes())
     assert {type(sample).__name__: encode(sample).hex() for sample in SAMPLES} == golden
+
+
+def test_a_publish_need_not_say_what_time_it_is() -> None:
+    fields = msgspec.msgpack.decode(encode(frames.Publish(1, 2, [MESSAGE], [4], 5)))
+    assert decode(encode(fields[:-1])) == frames.Publish(1, 2, [MESSAGE], [4])
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)

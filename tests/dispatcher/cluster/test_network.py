@@ -100,7 +100,7 @@ async def test_half_a_pair_of_links_is_closed(nursery: trio.Nursery) -> None:
             return await a.dial(to, lane)
 
         nothing: Any = None
-        peers = Peers(nothing, SETTINGS, dial, int, nothing, nursery, float)
+        peers = Peers(nothing, SETTINGS, dial, int, int, nothing, nursery, float)
         with pytest.raises(CannotReach):
             async with peers._pair(member("b", b)):
                 pass

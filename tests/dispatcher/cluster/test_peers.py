@@ -72,8 +72,8 @@ class Scene:
         """The other node says that both are there."""
         roster: Any = self.members
         self.peers = Peers(
-            roster, ClusterSettings(**settings), self.dial, lambda: 0, lambda *_: None, nursery,
-            lambda: 0.5,
+            roster, ClusterSettings(**settings), self.dial, lambda: 0, lambda: 0, lambda *_: None,
+            nursery, lambda: 0.5,
         )  # fmt: skip
 
     async def dial(self, member: Member, lane: str) -> Link:
@@ -274,7 +274,7 @@ async def test_a_node_that_answers_before_it_is_a_pair(autojump_clock: Any) -> N
         nursery.cancel_scope.cancel()
 
 
-async def test_nodes_without_an_address_or_slots_are_not_dialled(autojump_clock: Any) -> None:
+async def test_every_node_with_an_address_is_dialled(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
         scene = Scene(nursery)
         scene.members.others = [
@@ -283,6 +283,6 @@ async def test_nodes_without_an_address_or_slots_are_not_dialled(autojump_clock:
             Member(process="d", name="d", address="d:1", roles=("dispatcher",), draining=True),
         ]
         scene.peers.follow()
-        await until(lambda: scene.peers.up() == ["d"])
-        assert list(scene.peers._peers) == ["d"]
+        await until(lambda: scene.peers.up() == ["c", "d"])
+        assert list(scene.peers._peers) == ["c", "d"]
         nursery.cancel_scope.cancel()

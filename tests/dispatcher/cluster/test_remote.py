@@ -15,6 +15,8 @@ from pushlane.wire.errors import NotFound, Unavailable
 from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.core.departures import Unsent
+from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.core.subscription import ANYBODY
 from pushlane_dispatcher.shard.sink import Attach
 from tests.dispatcher.cluster.pair import (
     ROW,
@@ -98,6 +100,27 @@ async def test_of_two_resumes_under_way_the_last_one_counts(autojump_clock: Any)
         assert (answers.all, ear.said) == ([2], [])
         pair.arrive(pair.told["rest"])
         assert (answers.all, ear.said) == ([2, 3], [("again", b"1")])
+
+
+async def test_a_settle_of_somebody_else_that_is_refused_takes_nothing(
+    autojump_clock: Any,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        owner = FakeShard()
+        pair = Pair(FakeHost(nursery, owner))
+        shard = await pair.open()
+        ear, answers = await attach(pair, shard), Heard()
+        owner.push("p0", 1, b"1", b"2")
+        await pair.settle_down()
+        for generation in (ANYBODY, 1):
+            shard.settle("p0", generation, ACK, [("p0", 1, 1)], answers)
+        await pair.settle_down()
+        owner.settled.pop(0)[2](SettleTicket(lost=[("p0", 1, 1)]), None)
+        await pair.settle_down()
+        assert shard._subs[ear].held() == [("p0", 1, 2)]
+        owner.durable()
+        await pair.settle_down()
+        assert shard._subs[ear].held() == [("p0", 2, 2)]
 
 
 async def test_who_went_away_while_it_resumed_hears_nothing_but_the_end(

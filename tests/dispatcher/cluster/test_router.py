@@ -42,6 +42,8 @@ class Node:
         self.process = process
         self.asked: list[int] = []
         """With how many hops."""
+        self.left: list[Any] = []
+        """Shards that nobody wants."""
         self.answer: Callable[[int], Any] = lambda _hops: Remote(process)
         self.pause = 0.0
 
@@ -52,6 +54,9 @@ class Node:
         if isinstance(told, Exception):
             raise told
         return told
+
+    def leave(self, shard: Any) -> None:
+        self.left.append(shard)
 
     async def look(self, key: ShardKey, question: Any) -> Any:
         return self.process
@@ -70,7 +75,7 @@ class World:
         self.here: set[ShardKey] = set()
         self.opened_here = 0
         self.open_here: Callable[[], Awaitable[Any]] | None = None
-        self.leaving = False
+        self.is_leaving = False
         self.places = [Place("b", "b")]
         me: Any = self
         self.router = Router(
@@ -258,6 +263,7 @@ async def test_two_who_open_it_at_once_get_the_same_one(autojump_clock: Any) -> 
         nursery.start_soon(ask)
     assert found[0] is found[1]
     assert world.router.forwarded == 1
+    assert len(world.nodes["b"].left) == 1, "of the two that were opened one is not wanted"
 
 
 async def test_one_that_has_stopped_is_looked_for_anew(autojump_clock: Any) -> None:
@@ -291,10 +297,10 @@ async def test_who_may_have_it_when_another_node_asks(autojump_clock: Any) -> No
         await world.router.check(KEY, 0)
     assert (raised.value.process, raised.value.epoch) == ("b", 0)
     await world.router.check(KEY, 1)  # the second one that is asked takes it
-    world.leaving = True
+    world.is_leaving = True
     with pytest.raises(Elsewhere):
         await world.router.check(KEY, 1)
-    world.leaving = False
+    world.is_leaving = False
     world.has("c", 5)
     with pytest.raises(Elsewhere) as raised:
         await world.router.check(KEY, 1)

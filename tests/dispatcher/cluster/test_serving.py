@@ -15,6 +15,7 @@ from pushlane_dispatcher.core.act import ACK
 from pushlane_dispatcher.core.departures import Unsent
 from pushlane_dispatcher.core.effects import PublishTicket
 from pushlane_dispatcher.shard.sink import Attach
+from pushlane_storage.message import Message
 from tests.dispatcher.cluster.pair import (
     ROW,
     Ear,
@@ -138,6 +139,46 @@ async def test_a_publish_that_was_taken_has_no_answer_when_its_shard_stops(
         ((lost, (sent,)),) = pair.lost
         assert (lost, sent.unsent, answers.all) == (shard, False, [])
         assert pair.kept == {}
+
+
+async def test_a_publish_that_the_end_of_its_shard_overtakes_was_not_taken(
+    autojump_clock: Any,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        owner = FakeShard()
+        pair = Pair(FakeHost(nursery, owner))
+        shard, answers = await pair.open(), Heard()
+        shard.publish_soon([msg(b"1")], answers)
+        await pair.settle_down()
+        shard.publish_soon([msg(b"2")], answers)
+        owner.stop(pair.serving)
+        pair.arrive(pair.told["rest"])
+        ((_, sent),) = pair.lost
+        assert [one.unsent for one in sent] == [False, True]
+        await pair.settle_down()
+        assert (answers.all, pair.kept) == ([], {})
+
+
+async def test_an_opening_that_nobody_waits_for_any_more_leaves_nothing(
+    autojump_clock: Any,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        pair = Pair(FakeHost(nursery, FakeShard()))
+        with trio.move_on_after(1):
+            await pair.asker.open(ROW, 0, 0, ())
+        await pair.settle_down()
+        assert pair.kept == {}
+
+
+async def test_a_shard_that_was_opened_twice_is_left_once(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        pair = Pair(FakeHost(nursery, FakeShard()))
+        first, second = await pair.open(), await pair.open()
+        pair.asker.leave(second)
+        pair.asker.leave(second)
+        await pair.settle_down()
+        assert (first.running, second.running) == (True, False)
+        assert pair.kept == {"shards": 1, "served": 1}
 
 
 async def test_what_comes_for_a_shard_that_has_stopped_fails(autojump_clock: Any) -> None:
@@ -307,3 +348,32 @@ async def test_another_node_has_a_bounded_number_of_things_under_way(autojump_cl
         (error,) = faults
         assert isinstance(error, Throttled)
         assert error.limit == "asks"
+
+
+async def test_what_another_clock_has_stamped_is_stamped_anew(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        owner = FakeShard()
+        pair = Pair(FakeHost(nursery, owner))
+        shard = await pair.open()
+        pair.asker_wall = pair.wall - 5_000
+        at = pair.asker_wall
+        shard.publish_soon(
+            [Message(b"1", at, not_before=at + 9_000, expires_at=at + 20_000), Message(b"2", at)],
+            Heard(),
+        )
+        await pair.settle_down()
+        [(delayed, plain)] = [messages for messages, _ in owner.published]
+        assert (delayed.published_at, plain.published_at) == (pair.wall, pair.wall)
+        assert (delayed.not_before, delayed.expires_at) == (pair.wall + 9_000, pair.wall + 20_000)
+        assert (plain.not_before, plain.expires_at) == (0, 0)
+
+
+async def test_what_was_on_its_way_for_a_moment_keeps_its_times(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        owner = FakeShard()
+        pair = Pair(FakeHost(nursery, owner))
+        shard = await pair.open()
+        pair.asker_wall = pair.wall - 300
+        shard.publish_soon([Message(b"1", pair.asker_wall)], Heard())
+        await pair.settle_down()
+        assert owner.published[0][0][0].published_at == pair.asker_wall

@@ -20,7 +20,7 @@ from pushlane_dispatcher.cluster.settings import ClusterSettings
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.dispatcher import Dispatcher, open_dispatcher
 from pushlane_dispatcher.settings import Settings
-from pushlane_leases.memory import LeaseTable, MemoryLeases
+from pushlane_leases.memory import InstantLeases, LeaseTable, MemoryLeases
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.member import Member
@@ -201,12 +201,15 @@ class Node:
         bounds: Bounds | None = None,
         limits: Limits | None = None,
         about: dict[str, Any] | None = None,
+        redis: bool = True,
+        ring_of: Callable[[ModelRing], Any] = lambda ring: ring,
     ) -> None:
-        """`about`: what it says of itself that is not so, or not usual."""
+        """`about`: what it says of itself that is not so, or not usual. `ring_of`: how it sees
+        Cassandra."""
         clock, ring = mock_clock(), ModelRing(self.world.tables)
         ring.wall = clock.system
         async with CassandraStore.over(
-            ring, limits or Limits(), randbytes=self.world.rng.randbytes
+            ring_of(ring), limits or Limits(), randbytes=self.world.rng.randbytes
         ) as self.store:
             self.network.process = lambda: self.process
             member = msgspec.structs.replace(
@@ -220,11 +223,13 @@ class Node:
             )
             async with open_dispatcher(
                 self.store,
-                FarLeases(self.world.leases),
+                FarLeases(self.world.leases) if redis else InstantLeases(),
                 clock=clock,
                 owner=self.name,
                 settings=settings,
                 bounds=bounds,
+                chance=self.world.rng.random,
+                prefix=lambda: self.world.rng.randbytes(8).hex(),
                 network=self.network,
                 member=member,
                 cluster=cluster or ClusterSettings(),

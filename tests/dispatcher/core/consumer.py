@@ -127,7 +127,13 @@ class Consumer:
         return self.resume_runs(self.runs(held))
 
     def resume_runs(self, held: list[ReceiptRun]) -> list[ReceiptRun]:
-        resumed = self.rig.shard.resume(self.sub, held, self.rig.now)
+        resumed = self.rig.shard.resume(self.sub, held)
+        self.rig.run()
+        return resumed.lost
+
+    def adopt(self, *held: int) -> list[ReceiptRun]:
+        """Over a new way to its gateway."""
+        resumed = self.rig.shard.adopt(self.sub, self.runs(held), self.rig.now)
         self.rig.run()
         return resumed.lost
 

@@ -43,6 +43,7 @@ from pushlane_dispatcher.core.explain import Explanation, Stats
 from pushlane_dispatcher.core.opening import ClaimLeases, RecallMarks, WriteSeal, open_shard
 from pushlane_dispatcher.core.places import Claims
 from pushlane_dispatcher.core.shard import Moment, Setup, Shard
+from pushlane_dispatcher.core.snapshot import Snapshot, take_snapshot
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_leases.interface import LeaseRun
 from pushlane_storage.bucket import CONTROL, Bucket, ShardKey
@@ -117,6 +118,8 @@ class Rig:
         self.cache: dict[tuple[str, int], LeaseRun] = {}
         """What a lease cache would know."""
         self.consumers: dict[Subscription, Consumer] = {}
+        self.snapshot: Snapshot | None = None
+        """What the next owner is handed."""
         self.epoch = 0
         self.seal: Seal | None = None
         self.read_marks: list[Bucket] = []
@@ -146,7 +149,7 @@ class Rig:
     def setup(self) -> Setup:
         return Setup(
             self.key, "q", self.config, self.dead_letter, self.epoch, lambda: self.chance,
-            self.bounds, self.cached,
+            self.bounds, self.cached, snapshot=self.snapshot,
         )  # fmt: skip
 
     @property
@@ -172,6 +175,12 @@ class Rig:
         self.shard = self.open()
         self.run()
         return under_way
+
+    def hand_over(self, ms: int = 0) -> None:
+        """The owner stops, and the next one opens the shard a little later."""
+        self.snapshot = take_snapshot(self.shard, self.now)
+        self.now += ms
+        self.crash(wipe=True)
 
     def configure(self, **changes: Any) -> None:
         self.config = msgspec.structs.replace(self.config, **changes)

@@ -417,7 +417,7 @@ def test_a_shard_that_is_being_closed_keeps_its_share() -> None:
     consumer.credit(0)
     rig.hold = {Transfer}
     consumer.nack(1, dead=True)
-    rig.shard.stop_granting()
+    rig.shard.granting = False
     rig.hold = set()
     rig.finish()
     assert (rig.stats.leaving, rig.stats.ready, rig.stats.dropped) == (1, 7, 0)

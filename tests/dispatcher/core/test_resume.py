@@ -2,6 +2,7 @@
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import Fetch
+from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.core.consumer import Consumer, flat
 from tests.dispatcher.core.harness import Rig, prompt
 
@@ -164,3 +165,91 @@ def test_who_is_away_and_ends_gives_back_once() -> None:
     other = rig.subscribe()
     rig.wait(6_000)
     assert [(got.body, got.attempt) for got in other.inbox] == [("a", 2)]
+
+
+def test_two_resumes_at_once_send_what_was_not_listed_once() -> None:
+    rig = Rig()
+    consumer = rig.subscribe()
+    rig.publish("a", "b")
+    consumer.inbox = []
+    shard, sub = rig.shard, consumer.sub
+    shard.resume(sub, consumer.runs([1]))
+    shard.resume(sub, consumer.runs([1]))
+    rig.run()
+    assert consumer.numbers == [2]
+    shard.resume(sub, [])
+    shard.resume(sub, consumer.runs([1, 2]))
+    rig.run()
+    assert consumer.numbers == [2], "the last one has it all"
+    shard.resume(sub, [])
+    shard.detach(sub, 30_000, rig.now)
+    rig.run()
+    assert consumer.numbers == [2], "it is away"
+
+
+def test_what_is_listed_by_the_last_of_two_resumes_is_not_sent_when_its_body_is_read() -> None:
+    rig = Rig(bounds=Bounds(window_messages=2))
+    consumer = rig.subscribe()
+    rig.publish("a", "b")
+    consumer.inbox = []
+    rig.hold = {Fetch}
+    drop_and_resume(consumer)
+    drop_and_resume(consumer, 1)
+    rig.hold = set()
+    rig.finish()
+    assert consumer.bodies == ["b"]
+
+
+# Over a new way to its gateway
+
+
+def test_what_did_not_come_over_the_old_way_goes_back() -> None:
+    rig = Rig()
+    consumer = rig.subscribe(5, explicit=True)
+    rig.publish("a", "b", "c")
+    consumer.credit(1)
+    consumer.inbox = []
+    consumer.detach()
+    assert consumer.adopt(1) == []
+    assert (consumer.inbox, rig.stats.reserved, rig.stats.ready) == ([], 1, 2)
+    other = rig.subscribe()
+    assert [(got.body, got.attempt, got.deliveries) for got in other.inbox] == [
+        ("b", 1, 0),
+        ("c", 1, 0),
+    ]
+
+
+def test_a_delivery_that_did_not_come_is_no_attempt_though_it_began_the_lease() -> None:
+    rig = Rig(QueueConfig(max_attempts=1))
+    consumer = rig.subscribe(5)
+    rig.publish("a")
+    for _ in range(3):
+        (got,) = consumer.inbox
+        assert (got.attempt, got.again) == (1, False)
+        consumer.inbox = []
+        assert consumer.adopt() == []
+    (got,) = consumer.inbox
+    assert got.fence > 3, "a new grant each time"
+    assert flat(consumer.ack(1).lost) == [1]
+    assert consumer.ack(got.n).lost == []
+
+
+def test_what_its_client_started_is_sent_again_over_the_new_way() -> None:
+    rig = Rig()
+    consumer = rig.subscribe(5, explicit=True)
+    rig.publish("a")
+    consumer.start(1)
+    consumer.inbox = []
+    assert consumer.adopt() == []
+    (got,) = consumer.inbox
+    assert (got.n, got.attempt, got.again, got.started) == (1, 1, True, True)
+
+
+def test_what_goes_back_keeps_its_place_among_those_of_its_key() -> None:
+    rig = Rig()
+    consumer = rig.subscribe(1)
+    rig.publish("a", "b", "c", key="k")
+    consumer.adopt()
+    for _ in "abc":
+        consumer.ack(consumer.inbox[-1].n)
+    assert consumer.bodies == ["a", "a", "b", "c"]

@@ -41,6 +41,16 @@ def test_the_environment_of_the_process_counts(monkeypatch: pytest.MonkeyPatch) 
     assert load().limits.batch == 7
 
 
+def test_roles() -> None:
+    assert load(environment={}).roles == ("gateway", "dispatcher")
+    variables = {"PUSHLANE_ROLES": "dispatcher", "PUSHLANE_STORE": "cassandra://a/b"}
+    assert load(environment=variables).roles == ("dispatcher",)
+    flags = {"roles": ["gateway"]}
+    assert load(flags=flags, environment=variables).roles == ("gateway",)
+    both = {"PUSHLANE_ROLES": "dispatcher, gateway"}
+    assert load(environment=both).roles == ("dispatcher", "gateway")
+
+
 def test_later_sources_win() -> None:
     toml("[limits]\nbatch = 1\nsubs = 1\ncredit = 1\nunanswered = 1\n")
     variables = {"PUSHLANE_LIMITS_SUBS": "2", "PUSHLANE_LIMITS_CREDIT": "2"}
@@ -276,6 +286,9 @@ def test_all_faults_at_once() -> None:
         ),
         ("[gateway]\nping_ms = 99999999", "gateway: silence_ms is not longer than ping_ms"),
         ("listen = []", "configuration: listen is empty"),
+        ("roles = []", "configuration: roles is empty: give at least one of gateway, dispatcher"),
+        ("roles = ['owner']", "configuration: there is no role 'owner': take gateway or"),
+        ("roles = ['gateway']", "configuration: a server on the store sqlite:./pushlane-data is"),
         ("listen = ['8420']", "configuration: '8420': an address is HOST:PORT"),
         ("[queues.template]\nlease_ms = 100", "configuration: queues.template: lease_ms is 100"),
         ("[queues.template]\nordering = 'sequence'", "configuration: queues.template: ordering"),

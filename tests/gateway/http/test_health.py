@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from pushlane.wire.limits import Limits
+from pushlane_dispatcher.heart import Heart
 from pushlane_dispatcher.settings import Settings
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_storage.interface import StoreUnknown
@@ -32,6 +33,18 @@ async def test_readyz() -> None:
         answer = await r.get("/readyz")
         assert (answer.status, answer.body) == (503, b"draining\n")
         assert (await r.get("/healthz")).status == 200
+
+
+async def test_not_ready_while_others_can_not_see_that_it_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with rig() as r:
+        monkeypatch.setattr(Heart, "stands_still", True)
+        answer = await r.get("/readyz")
+        assert answer.status == 503
+        assert answer.body.startswith(b"the store takes no heartbeats")
+        monkeypatch.undo()
+        assert (await r.get("/readyz")).status == 200
 
 
 async def test_not_ready_for_a_while_after_others_took_over() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import trio
@@ -331,6 +332,42 @@ async def test_frames_behind_the_hello_wait_for_the_welcome(autojump_clock: obje
         assert (await again.socket.hear()).resumed  # type: ignore[union-attr]
         while (frame := await again.socket.hear()) != Done(7):
             assert isinstance(frame, Published | Deliver), frame
+
+
+async def test_who_is_back_where_nobody_could_ask_comes_again(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first gateway still has the session, doesn't know of the other one, and the cache is
+    away when its client comes back: that one is not told that somebody else took its session."""
+    async with gateways() as it:
+        old = await consumer(it, "a")
+        it.node("a").cluster.yield_session = lambda _session, _term: None
+        away = await goes_on(it, "b", old, old.receipts)
+        assert await away.subscribe("q", credit=1) == 2
+        await trio.sleep(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(it["a"].sessions._shared, "get", AsyncMock(return_value=None))
+            back = it["a"].connect()
+            assert (await back.resume(old.session, {"1": old.receipts})).resumed
+        back.say(Credit(1, 50))
+        assert await back.socket.until_closed() == (4001, "unavailable")
+        again = await goes_on(it, "a", old, old.receipts)
+        assert await again.subscribe("q", credit=1) == 3, "it is the session that was at the other"
+        assert (await again.ack(1, *old.receipts)).lease_lost == []
+
+
+async def test_once_the_cache_has_it_a_session_is_sure(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways() as it:
+        old = await consumer(it, "a")
+        with monkeypatch.context() as patch:
+            patch.setattr(it["a"].sessions._shared, "get", AsyncMock(return_value=None))
+            back = await goes_on(it, "a", old, old.receipts)
+        back.say(Credit(1, 50))
+        await trio.sleep(1)
+        await goes_on(it, "b", old, old.receipts)
+        assert await back.socket.until_closed() == (4001, "taken_over")
 
 
 async def test_a_session_that_ended_is_nowhere(autojump_clock: object) -> None:

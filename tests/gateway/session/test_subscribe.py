@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 import trio
 from msgspec import Raw
@@ -22,6 +26,7 @@ from pushlane.wire.frames import (
     Unsubscribe,
 )
 from pushlane.wire.limits import Limits
+from pushlane_dispatcher.callers.feed import Feed
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_gateway.auth.identity import Identity
 from pushlane_gateway.auth.rule import Rule
@@ -284,3 +289,26 @@ async def test_equal_consumers_share_equally() -> None:
             frames = [frame for frame in client.socket.unread if isinstance(frame, Deliver)]
             counts.append(sum(len(frame.messages) for frame in frames))
         assert counts == [25] * 4
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_what_is_answered_after_its_client_has_gone_is_nobodys(
+    clean: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard on another node may take its time."""
+    answers: list[Callable[[], None]] = []
+    attach = Feed.attach
+
+    def slowly(self: Feed, shards: Any, answer: Callable[..., None]) -> None:
+        attach(self, shards, lambda *told: answers.append(partial(answer, *told)))
+
+    monkeypatch.setattr(Feed, "attach", slowly)
+    async with rig() as it:
+        await it.queue()
+        client = await it.client()
+        client.say(Subscribe(1, "q", 1))
+        await blocked()
+        await (client.leave() if clean else client.drop())
+        assert (await it.dispatcher.stats(TENANT, "q")).subscriptions == 1
+        answers.pop()()
+        assert (await it.dispatcher.stats(TENANT, "q")).subscriptions == 0

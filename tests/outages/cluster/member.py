@@ -1,14 +1,13 @@
-"""A node of the cluster, with a door on each side: clients, other nodes, Cassandra, Redis."""
+"""A node of the cluster: a process on its site, with a wall clock of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-from tests.crash.node import LOOPBACK, Node
-from tests.outages.door import Door
-from tools.services.ports import free_port
+from tests.crash.node import Node
+from tests.outages.cluster.clock import WallClock
+from tests.outages.cluster.ground import Site
 
 BEAT_MS, JUDGE_MS = 500, 4_000
 """Shorter than usual, for tests that are to end. On a busy machine a beat may well be late."""
@@ -22,47 +21,32 @@ QUICK = {
 """With the last one a queue that was deleted stays deleted."""
 
 
-class Backing(NamedTuple):
-    """What all nodes stand on."""
-
-    cassandra: int
-    """The port of the only Cassandra node."""
-    redis: int
-    keyspace: str
-
-
 class Member:
     def __init__(
-        self, folder: Path, name: str, backing: Backing, plant: str = "", *,
-        planted: str = "tests.outages.cluster.plants",
-        settings: Mapping[str, object] | None = None,
+        self, folder: Path, name: str, site: Site, keyspace: str, clock: WallClock,
+        plant: str = "", *, settings: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
         """`settings` beside those that it needs, or instead of them."""
-        inside = free_port()
         self.name = name
-        self.store_door = Door(backing.cassandra)
-        self.lease_door = Door(backing.redis)
-        self.peer_door = Door(inside)
-        """Other nodes come through this one."""
+        self.site = site
+        self.clock = clock
         self.log = folder / f"{name}.log"
+        own = {**QUICK, **site.settings, "cluster.name": name, **(settings or {})}
         self.node = Node(
-            folder, plant, name=name, planted=planted,
+            folder, plant, name=name, planted="tests.outages.cluster.plants", host=site.host,
+            within=[*site.within, *clock.within],
             backing=[
-                *("--store", f"cassandra://{LOOPBACK}:{self.store_door.port}/{backing.keyspace}"),
-                *("--leases", f"redis://{LOOPBACK}:{self.lease_door.port}"),
-                *_settings(
-                    {
-                        **QUICK,
-                        "cluster.name": name,
-                        "cluster.listen": f"{LOOPBACK}:{inside}",
-                        "cluster.address": f"{LOOPBACK}:{self.peer_door.port}",
-                        **(settings or {}),
-                    }
-                ),
+                *("--store", f"{site.store}/{keyspace}", "--leases", site.leases),
+                *_settings(own),
             ],
         )  # fmt: skip
         self.serves = False
         """Clients may be sent to it."""
+
+    @property
+    def address(self) -> tuple[int, str]:
+        """Where clients reach it: port and host."""
+        return self.node.port, self.site.host
 
     def start(self) -> None:
         self.node.spawn()
@@ -70,26 +54,24 @@ class Member:
 
     def wait_until_ready(self) -> None:
         self.node.wait_until_ready()
-        self.peer_door.reopen_if_shut()
+        self.site.reopen()
         self.serves = True
 
     def kill(self) -> None:
-        """Afterwards nobody listens at its address, as far as others can tell."""
         self.serves = False
         self.node.kill()
-        self.peer_door.shut()
+        self.site.shut()
 
     def end(self) -> int:
         """In good order; its exit code."""
         self.serves = False
         code = self.node.terminate()
-        self.peer_door.shut()
+        self.site.shut()
         return code
 
     def close(self) -> None:
         self.node.close()
-        for door in (self.store_door, self.lease_door, self.peer_door):
-            door.close()
+        self.site.close()
 
 
 def _settings(settings: dict[str, object]) -> list[str]:

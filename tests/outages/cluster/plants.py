@@ -10,6 +10,7 @@ import sys
 import msgspec
 
 from pushlane.cli import main
+from pushlane_dispatcher.cluster.members import Members, Watched
 from pushlane_dispatcher.cluster.remote.shard import Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.shard.port import ShardPort
@@ -31,8 +32,18 @@ def unnumbered() -> None:
     put(Repeats, "_publish", publish_anew)
 
 
+def hasty() -> None:
+    """Who misses a beat is dead."""
+
+    def verdict(self: Members, watched: Watched, now: float) -> str | None:
+        return "it missed a beat" if watched.silent_ms > self._settings.heart_ms else None
+
+    put(Members, "_verdict", verdict)
+
+
 HIDE = "a node that no other reaches"
 KILL, CUT = "kill -9 of a node", "a node cut off from Cassandra"
+SLOW = "Cassandra is slow"
 
 PLANTS: dict[str, Plant] = {
     "unfenced": Plant(unfenced, CUT, {*LOST, "grant_after_ack", "stale_settle", "dedup"}),
@@ -40,6 +51,7 @@ PLANTS: dict[str, Plant] = {
     "forgotten-ids": Plant(forgotten_ids, KILL, {"dedup", "unacked_unknown"}),
     "unnumbered": Plant(unnumbered, HIDE, {"phantom", "dedup"}),
     "early-published": Plant(early_published, KILL, LOST),
+    "hasty": Plant(hasty, SLOW, {"bounds"}),
 }
 
 

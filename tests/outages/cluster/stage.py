@@ -1,4 +1,4 @@
-"""The stage: three nodes on one Cassandra and one Redis, and clients with a way to each of them.
+"""The stage: three nodes on a ground of their own, and clients with a way to each of them.
 
 Each group of clients has a door that leads to a node: its home, for as long as that serves, else
 any other, as a load balancer would have it.
@@ -7,6 +7,7 @@ any other, as a load balancer would have it.
 from __future__ import annotations
 
 import urllib.error
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -15,13 +16,12 @@ from typing import Any
 from pushlane_history import event as history
 from tests.crash.crew import Crew, Say
 from tests.crash.load import CONFIGS, DEAD, JOBS, POLLED, QUEUES, WORK
+from tests.outages.cluster.clock import WallClock, compile_clock
+from tests.outages.cluster.ground import Ground, Way
 from tests.outages.cluster.meddler import Meddler
-from tests.outages.cluster.member import Backing, Member
+from tests.outages.cluster.member import Member
 from tests.outages.cluster.script import hire_script
-from tests.outages.door import Door
 from tests.outages.stage import BUSY, IMPATIENT, until
-from tools.services.cassandra import Ring
-from tools.services.redis import Redis
 
 NODES = 3
 PACE = 6.0
@@ -33,22 +33,23 @@ MEDDLER = 90
 
 class ClusterStage:
     def __init__(
-        self, folder: Path, seed: int, ring: Ring, redis: Redis, keyspace: str,
+        self, folder: Path, seed: int, ground: Ground, keyspace: str,
         plant: str = "", say: Say = lambda _: None,
     ) -> None:  # fmt: skip
-        [cassandra] = ring.nodes
         self._folder = folder
+        self._ground = ground
+        self._keyspace = keyspace
         self._plant = plant
-        self._backing = Backing(cassandra.port, redis.port, keyspace)
+        self._clock_library = compile_clock(folder)
         self._names = count(1)
-        self.cassandra = cassandra
-        self.redis = redis
+        self.ring = ground.ring
+        self.redis = ground.redis
         self.rng = Random(f"cluster {seed}")
         self.crew = Crew(folder, seed, say)
         self.recorder = self.crew.recorder
         self.members: list[Member] = []
         self._gone: list[Member] = []
-        self.doors = [Door() for _ in range(NODES)]
+        self.doors = [ground.door() for _ in range(NODES)]
         self.homes: list[Member] = []
         """Where each door leads."""
         self._urls = [door.url for door in self.doors]
@@ -56,7 +57,10 @@ class ClusterStage:
         self._progress = Progress()
 
     def new_member(self) -> Member:
-        member = Member(self._folder, f"node-{next(self._names)}", self._backing, self._plant)
+        name = f"node-{next(self._names)}"
+        clock = WallClock(self._folder / f"{name}.clock", self._clock_library)
+        site = self._ground.site(name)
+        member = Member(self._folder, name, site, self._keyspace, clock, self._plant)
         self.members.append(member)
         return member
 
@@ -70,8 +74,8 @@ class ClusterStage:
             self.ask("PUT", f"/v1/queues/{name}", config)
         for door in self.doors[:2]:
             for role in ("producers", "consumers"):
-                self.crew.hire(role, door.url, pace=PACE)
-        hire_script(self.crew, self.doors[2].url, PACE)
+                self.crew.hire(role, door.url, pace=PACE, within=door.place.within)
+        hire_script(self.crew, self.doors[2].url, PACE, self.doors[2].place.within)
         self.crew.wait_until_begun()
         self.meddler.start()
         self.wait_until_busy()
@@ -91,16 +95,18 @@ class ClusterStage:
             member.serves = False
         for door, home in zip(self.doors, self.homes, strict=True):
             if home in members:
-                door.lead_to(self.rng.choice(self.serving).node.port)
+                door.lead_to(*self.rng.choice(self.serving).address)
 
     def send_home(self) -> None:
         """All clients whose home serves, if they aren't there."""
         for door, home in zip(self.doors, self.homes, strict=True):
-            if home.serves and not door.leads_to(home.node.port):
-                door.lead_to(home.node.port)
+            if home.serves and not door.leads_to(*home.address):
+                door.lead_to(*home.address)
 
-    def doors_of(self, member: Member) -> list[Door]:
-        return [door for door, home in zip(self.doors, self.homes, strict=True) if home is member]
+    def client_ways(self, member: Member) -> Sequence[Way]:
+        """Between a node and the clients whose home it is."""
+        doors = [door for door, home in zip(self.doors, self.homes, strict=True) if home is member]
+        return self._ground.client_ways(member.site, doors)
 
     def remove(self, member: Member) -> None:
         """For good."""

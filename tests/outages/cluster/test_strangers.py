@@ -136,6 +136,6 @@ def test_each_is_reported_and_costs_nobody_anything(hosts: Hosts, tmp_path: Path
     visit("stray-hidden", hidden, address=f"127.0.0.1:{free_port()}")
     visit("twin", twin, name="node-2")
     before = [member.node.number("pushlane_cluster_fencings") for member in (a, b)] + [0.0]
-    visit("stray-double", double, address=f"127.0.0.1:{b.peer_door.port}")
-    visit("stray-clock", late, plant="1", planted="tests.outages.cluster.wrong_clock")
+    visit("stray-double", double, address=b.site.settings["cluster.address"])
+    visit("stray-clock", late, ahead_s=3_600)
     traffic.check(b)

@@ -30,6 +30,7 @@ STATUS: dict[str, Any] = {
         node("a", this=True, latency_ms=None),
         node(
             "b",
+            roles=["gateway", "dispatcher"],
             state="unreachable",
             sessions=None,
             published=None,

@@ -15,7 +15,8 @@ from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_history import event as history
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.message import Message, is_transfer
-from tests.simulation.cluster_world.clients import NodeConsumer, NodeProducer
+from tests.simulation.cluster_world.clients import NodeProducer
+from tests.simulation.cluster_world.consumers import NodeConsumer
 from tests.simulation.cluster_world.links import Air
 from tests.simulation.cluster_world.node import ClusterNode
 from tests.simulation.cluster_world.world import ClusterWorld
@@ -46,6 +47,8 @@ class ClusterOfNodes(ReplicatedCluster):
 
     def __init__(self, world: ClusterWorld, nursery: trio.Nursery) -> None:
         self.air = Air(world)
+        self.streams: dict[str, str] = {}
+        """By session: what the history calls its subscription."""
         self.members = [f"n{number + 1}" for number in range(world.rng.choice((3, 3, 4, 5)))]
         self._lives = {member: count(1) for member in self.members}
         self._ports = dict.fromkeys(self.members, 1)
@@ -123,10 +126,13 @@ class ClusterOfNodes(ReplicatedCluster):
     @property
     def complete(self) -> bool:
         """Every shard of every queue has an owner."""
-        return all(
-            len(self.owned(queue)) == len(self.shards_of(self.labels[queue]))
-            for queue in self.there
-        )
+        return not self.unserved
+
+    @property
+    def unserved(self) -> list[ShardKey]:
+        served = {owned.runner.key for owned in self.every()}
+        keys = (key for queue in self.there for key in self.shards_of(self.labels[queue]))
+        return [key for key in keys if key not in served]
 
     def sample(self) -> None:
         for owned in self.every():
@@ -225,7 +231,7 @@ class ClusterOfNodes(ReplicatedCluster):
     # History
 
     def label_of(self, sub: Subscription) -> str:
-        return sub.session.removeprefix("s-")
+        return self.streams.get(sub.session, sub.session)
 
     def repeated(self, key: ShardKey, message: Message) -> None:
         """A node publishes it again."""
@@ -250,3 +256,7 @@ class ClusterOfNodes(ReplicatedCluster):
         """What a zombie takes for started is its own affair, once the receipt is void."""
         if self.is_newest(shard) or self.world.is_valid(receipt):
             self.world.record(history.Start(self.world.now, receipt))
+
+    def recalled(self, shard: Shard, receipt: str) -> None:
+        if self.is_newest(shard):
+            self.world.record(history.LeaseLost(self.world.now, receipt, unseen=True))

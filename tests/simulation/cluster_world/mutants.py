@@ -1,4 +1,4 @@
-"""Bugs planted in what makes nodes a cluster: routes, repeats, credit, holders, fences."""
+"""Bugs planted in what makes nodes a cluster: fences, routes, repeats, credit, sessions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Shards
 from pushlane_dispatcher.shard.sink import SettleAnswer
+from pushlane_gateway.auth.identity import Identity
 from pushlane_storage.cassandra.membership import Membership
 from pushlane_storage.member import PROCESS_BYTES
 from tests.simulation.mutants import Planter
@@ -24,6 +25,10 @@ from tests.simulation.replicated import mutants as replicated
 from tests.simulation.replicated.mutants import LOST, TWICE, Patches, careless, nothing
 
 plant = Planter("cluster")
+
+
+def _of_owners(name: str) -> Patches:
+    return next(each for each in replicated.plant.mutants if each.name == name).patches
 
 
 @plant(*LOST, *TWICE, "audit", "exception", "fence", "transfer")
@@ -44,9 +49,12 @@ def two_nodes_with_one_nonce() -> Patches:
 
 @plant(*LOST, *TWICE, "transfer")
 def a_claim_without_a_fence() -> Patches:
-    name = "a_slot_is_claimed_without_a_fence"
-    found = next(each for each in replicated.plant.mutants if each.name == name)
-    return found.patches
+    return _of_owners("a_slot_is_claimed_without_a_fence")
+
+
+@plant(*LOST, *TWICE, "key_order", "transfer")
+def a_seal_before_the_fence() -> Patches:
+    return _of_owners("the_seal_says_what_was_there_before_the_claim")
 
 
 @plant("phantom", "unacked_unknown")
@@ -63,13 +71,13 @@ def a_settle_over_a_stale_route_counts() -> Patches:
     settled = RemoteShard._settled
 
     def hopeful(
-        self: RemoteShard, prefix: str, act: Act, receipts: list[ReceiptRun],
+        self: RemoteShard, prefix: str, generation: int, act: Act, receipts: list[ReceiptRun],
         answer: SettleAnswer, told: frames.Settled | PushlaneError,
     ) -> None:  # fmt: skip
         if isinstance(told, PushlaneError):
             answer(SettleTicket(), None)
         else:
-            settled(self, prefix, act, receipts, answer, told)
+            settled(self, prefix, generation, act, receipts, answer, told)
 
     return [(RemoteShard, "_settled", hopeful)]
 
@@ -120,3 +128,13 @@ def frames_of_a_superseded_holder_are_accepted() -> Patches:
             hear(self, told)
 
     return [(ShardRunner, "_held_by", anybodys), (RemoteSub, "hear", credulous)]
+
+
+@plant("audit")
+def a_session_is_resumed_by_another_identity() -> Patches:
+    """Whoever knows its id."""
+
+    def trusting(self: Identity, other: Identity) -> bool:
+        return True
+
+    return [(Identity, "is_same", trusting)]

@@ -14,6 +14,7 @@ from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.cassandra.store import CassandraStore
 from pushlane_storage.member import Member
+from tests.simulation.cluster_world.gateway import LIMITS, Gateway
 from tests.simulation.cluster_world.links import NodeNetwork
 from tests.simulation.replicated.cache import SimulatedLeases
 from tests.simulation.replicated.process import SETTINGS, Process
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 CLUSTER = ClusterSettings(
     look_ms=100, heart_ms=150, judge_ms=900, haste_ms=300, redial_base_ms=10, redial_max_ms=200,
     shard_bytes=2_000, repeat_bytes=20_000, publish_ms=3_000, reroute_ms=20, tenure_ms=1_500,
-    moves=2, place_ms=300, pair_ms=500, hold_bytes=1_000,
+    moves=2, place_ms=300, pair_ms=500, hold_bytes=1_000, yield_ms=200, leave_ms=2_000,
 )  # fmt: skip
 """Short times, so that much happens; few bytes, so that publishers wait."""
 
@@ -40,6 +41,7 @@ class ClusterNode(Process):
         self.member = member
         self.address = f"{member}:{port}"
         self.network = NodeNetwork(cluster.air, self)
+        self.gateway: Gateway | None = None
 
     @property
     def process(self) -> str:
@@ -57,12 +59,15 @@ class ClusterNode(Process):
             open_dispatcher(
                 witness, leases, clock=self.clock, settings=SETTINGS, bounds=self.cluster.bounds,
                 chance=self.world.rng.random, prefix=self._prefix, owner=self.member,
-                network=self.network, member=member, cluster=CLUSTER,
+                network=self.network, member=member, cluster=CLUSTER, limits=LIMITS,
             ) as dispatcher,
             trio.open_nursery() as nursery,
         ):  # fmt: skip
+            self.gateway = Gateway(self, dispatcher, nursery)
             self.dispatcher, self._tasks = dispatcher, nursery
             await self._stop.wait()
+            await dispatcher.leave()
+            await self.gateway.sessions.drain()
             self.dispatcher = None
             self.cluster.leave(self)
             nursery.cancel_scope.cancel()

@@ -31,11 +31,16 @@ from tests.simulation.population import TENANT
 from tests.simulation.replicated.run import answered, every, manage, observed, play, wait_for
 
 CHAOS_MS = 120_000
-RECOVERY_MS = 15_000
+RECOVERY_MS = 10_000
 """How long after the last fault everything must be well, and every slot is where it belongs."""
-TRAFFIC_MS = 4_000
+TRAFFIC_MS = 3_000
 DRAIN_MS = 120_000
 SUCCESSION_MS = 15_000
+ASLEEP_MS = 500
+"""How long consumers take up nothing before a node drains: so that much is out."""
+SETTLED_MS = 700
+"""Who has not moved a slot for so long won't."""
+MOVE_MS = 8_000
 THROUGH_MS = 5_000
 """How long it may take to open a queue through any node."""
 TICK_MS = 10
@@ -52,8 +57,10 @@ async def _run(world: ClusterWorld, events: int) -> Report:
             patch.object(Sender, "add", observed(cluster)),
             patch.object(Engine, "_transferred", answered(cluster)),
             patch.object(Shard, "settle", _started(cluster)),
+            patch.object(Shard, "adopt", _recalled(cluster)),
             patch.object(OpenQueue, "publish_soon", _reached(cluster)),
             patch.object(Repeats, "_publish", _repeated(cluster)),
+            patch("secrets.token_urlsafe", lambda n: world.rng.randbytes(n).hex()),
         ):
             try:
                 await _play(world, cluster, events)
@@ -85,6 +92,21 @@ def _started(cluster: ClusterOfNodes) -> Any:
                 cluster.started(self, f"{sub.prefix}.{n}")
 
     return started
+
+
+def _recalled(cluster: ClusterOfNodes) -> Any:
+    """What goes back because it did not get to its client's gateway."""
+    adopt = Shard.adopt
+
+    def recalled(self: Shard, sub: Any, held: Any, now: int) -> Any:
+        before = list(sub.held)
+        resumed = adopt(self, sub, held, now)
+        for n in before:
+            if n not in sub.held:
+                cluster.recalled(self, f"{sub.prefix}.{n}")
+        return resumed
+
+    return recalled
 
 
 def _reached(cluster: ClusterOfNodes) -> Any:
@@ -127,9 +149,11 @@ async def _play(world: ClusterWorld, cluster: ClusterOfNodes, events: int) -> No
     await wait_for(world, RECOVERY_MS)
     if _is_broken(world):
         return
-    moves: int = cluster.moves
     await _ask_all(cluster)
     world.traffic = True
+    if world.drains:
+        await _drain_one(world, cluster)
+    moves: int = cluster.moves
     await wait_for(world, TRAFFIC_MS)
     world.traffic = False
     deadline = world.now + DRAIN_MS + world.farthest
@@ -173,6 +197,45 @@ async def _ask_all(cluster: ClusterOfNodes) -> None:
     assert not late, f"not served: {late}"
 
 
+async def _drain_one(world: ClusterWorld, cluster: ClusterOfNodes) -> None:
+    """An owner gives all that it has to others, and gets it back: nobody loses what is out."""
+    world.asleep, world.serene_since = True, None
+    await wait_for(world, ASLEEP_MS)
+    owner = world.rng.choice(list({owned.node: None for owned in cluster.every()}))
+    lost = _taken_over(world)
+    await _set_draining(world, cluster, owner, draining=True)
+    world.asleep = False
+    for consumer in cluster.consumers:
+        consumer.wake()
+    await _set_draining(world, cluster, owner, draining=False)
+    assert _taken_over(world) == lost, "a hand-over forgot what was out"
+    world.serene_since = world.now
+
+
+async def _set_draining(
+    world: ClusterWorld, cluster: ClusterOfNodes, owner: ClusterNode, *, draining: bool
+) -> None:
+    """Come back when all has moved that is to move."""
+    assert owner.dispatcher is not None
+    world.fault("node.drained" if draining else "node.takes_slots_again")
+    await owner.dispatcher.set_draining(owner.member, draining)
+    deadline = world.now + MOVE_MS
+    await wait_for(world, SETTLED_MS)
+    while world.now < deadline:
+        moves = cluster.moves
+        await wait_for(world, SETTLED_MS)
+        if moves == cluster.moves and cluster.complete:
+            break
+    assert cluster.complete, f"nobody serves {cluster.unserved}"
+    has = any(owned.node is owner for owned in cluster.every())
+    assert not (draining and has), f"{owner.name} drains, and has slots"
+
+
+def _taken_over(world: ClusterWorld) -> int:
+    """Messages that were granted again though their last grant was not over."""
+    return world.checker._ledger.report.notes.get("takeover", 0)
+
+
 async def _succeed(world: ClusterWorld, cluster: ClusterOfNodes) -> None:
     """The owners die once more, all at once."""
     for node in {owned.node: None for owned in cluster.every()}:
@@ -197,7 +260,7 @@ def _act(cluster: ClusterOfNodes) -> None:
     if world.calm:
         cluster.gather()
         if world.serene_since is not None and world.now >= world.serene_since:
-            assert cluster.complete, "a shard that nobody serves"
+            assert cluster.complete, f"nobody serves {cluster.unserved}"
     else:
         cluster.strike()
         manage(cluster)

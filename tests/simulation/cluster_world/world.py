@@ -32,5 +32,13 @@ class ClusterWorld(TrioWorld):
             quiet=rng.random() < 0.1,
         )  # fmt: skip
         self.link_chances = LinkChances.draw(self.rng)
+        self.drains = rng.random() < 0.5
+        """In calm times a node drains, and gets its slots back."""
+        self.asleep = False
+        """No consumer takes up anything."""
         if self.profile.quiet:
             self.link_chances, self.ring_chances = LinkChances(), RingChances()
+
+    def latency(self) -> int:
+        """In calm times none is so long that somebody could be taken for dead."""
+        return int(self.rng.random() * 6) if self.calm else super().latency()

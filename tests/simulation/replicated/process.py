@@ -21,10 +21,10 @@ from pushlane_dispatcher.settings import Settings
 from pushlane_history import event as history
 from pushlane_storage.cassandra.limits import Limits
 from pushlane_storage.cassandra.store import CassandraStore
-from pushlane_storage.interface import StoreError
+from pushlane_storage.interface import StoreError, StoreUnknown
 from tests.simulation.population import TENANT
 from tests.simulation.replicated.cache import SimulatedLeases
-from tests.simulation.replicated.ring import SimulatedRing
+from tests.simulation.replicated.ring import Reply, SimulatedRing
 from tests.simulation.replicated.tenure import Tenure
 from tests.simulation.replicated.witness import ProcessWitness
 from tests.simulation.world import EPOCH_MS
@@ -68,6 +68,7 @@ class Process:
         self._opening: set[str] = set()
         self._stop = trio.Event()
         self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._waits: dict[Reply, None] = {}
         self._store: CassandraStore | None = None
         self._prefixes = 0
 
@@ -128,6 +129,19 @@ class Process:
         elif not self.dead:
             action(*args)
 
+    async def wait(self, ask: Callable[[Reply], None]) -> Any:
+        """For the store's answer. Of a process that is dead nobody waits any more, not even where
+        it can't be cancelled."""
+        if self.dead:
+            raise StoreUnknown("its process is dead")
+        reply = Reply()
+        ask(reply)
+        self._waits[reply] = None
+        try:
+            return await reply.wait()
+        finally:
+            del self._waits[reply]
+
     # What befalls it
 
     def maybe_fail(self, where: str) -> None:
@@ -150,6 +164,8 @@ class Process:
             if self._store is not None:
                 self._store.ownership.abandon()
             self.scope.cancel()
+            for reply in self._waits:
+                reply(None, StoreUnknown("its process is dead"))
             self._end_tenures()
 
     def stop(self) -> None:

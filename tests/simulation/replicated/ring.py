@@ -8,6 +8,7 @@ on the others later, on some of them never, or long after its sender gave it up.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -137,15 +138,16 @@ class SimulatedRing:
     async def write(self, write: Write | Delete) -> None:
         check_write(write)
         self._audit_removal(write)
-        reply = Reply()
-        self._send(self._write, write, lambda error: reply(None, error))
-        await reply.wait()
+
+        def send(reply: Reply) -> None:
+            self._send(self._write, write, lambda error: reply(None, error))
+
+        await self._process.wait(send)
 
     async def read(self, range: Range) -> list[Row]:
         check_range(range)
-        reply = Reply()
-        self._send(self._serial if range.level is Level.SERIAL else self._read, range, reply)
-        rows: list[Row] = await reply.wait()
+        read = self._serial if range.level is Level.SERIAL else self._read
+        rows: list[Row] = await self._process.wait(partial(self._send, read, range))
         if range.table is NODES:
             self._looked[range.partition] = self._world.now
         return rows
@@ -153,15 +155,11 @@ class SimulatedRing:
     async def change(self, change: Change) -> bool:
         check_change(change)
         self._audit(change)
-        reply = Reply()
-        self._send(self._change, change, reply)
-        applied: bool = await reply.wait()
+        applied: bool = await self._process.wait(partial(self._send, self._change, change))
         return applied
 
     async def time(self) -> int:
-        reply = Reply()
-        self._send(self._time, None, reply)
-        at: int = await reply.wait()
+        at: int = await self._process.wait(partial(self._send, self._time, None))
         return at
 
     def _time(self, _: object, reply: Reply) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -59,13 +59,14 @@ class Asker:
     """What the gateways of this node ask of shards of one other node, over a pair of links."""
 
     def __init__(
-        self, process: str, data: Way, rest: Way, now: Callable[[], int], lost: Lost,
-        settings: ClusterSettings,
+        self, process: str, data: Way, rest: Way, now: Callable[[], int], wall: Callable[[], int],
+        lost: Lost, settings: ClusterSettings,
     ) -> None:  # fmt: skip
         self.process = process
         self.data = data
         self.rest = rest
         self.now = now
+        self.wall = wall
         self.settings = settings
         self.up = True
         self._lost = lost
@@ -83,7 +84,7 @@ class Asker:
             **dict.fromkeys(
                 (
                     frames.Published, frames.Attached, frames.Resumed, frames.Settled,
-                    frames.Answer, frames.Credited, frames.Yielded,
+                    frames.Answer, frames.Credited, frames.Yielded, frames.Taken,
                 ),
                 self._answered,
             ),
@@ -120,10 +121,18 @@ class Asker:
     def _opened(self, told: frames.Opened | frames.Moved | frames.Refused) -> None:
         opening = self._opening.pop(told.ref, None)
         if opening is None:  # nobody waits any more
+            if isinstance(told, frames.Opened):
+                self.rest.send(encode(frames.Leave(told.ref)))
             return
         if isinstance(told, frames.Opened):
             self._shards[told.ref] = RemoteShard(self, told.ref, opening.row, opening.number)
         opening.told(told)
+
+    def leave(self, shard: RemoteShard) -> None:
+        """Nobody has used it, and nobody will."""
+        if self._shards.pop(shard.ref, None) is not None:
+            shard.running = False
+            self.rest.send(encode(frames.Leave(shard.ref)))
 
     # Requests
 
@@ -194,6 +203,19 @@ class Asker:
         self.rest.send(encode(frames.Yield(self.request(got), session, term)))
         return await waiter.wait()
 
+    async def hand_over(self, key: ShardKey, epoch: int, pieces: Sequence[bytes]) -> bool:
+        """Give that node the snapshot of a shard. Whether it has all of it."""
+        waiter: Waiter[bool] = Waiter()
+
+        def got(told: frames.Taken | PushlaneError) -> None:
+            waiter(not isinstance(told, PushlaneError))
+
+        for number, piece in enumerate(pieces, 1):
+            last = number == len(pieces)
+            id = self.request(got if last else _passed)
+            self.rest.send(encode(frames.HandOver(id, *key, epoch, piece, last)))
+        return await waiter.wait()
+
     # Subscriptions
 
     def subscribe(self, sub: RemoteSub) -> int:
@@ -219,10 +241,10 @@ class Asker:
     def _gone(self, told: frames.Gone) -> None:
         shard = self._shards.pop(told.ref, None)
         if shard is not None:
-            self._end(shard, told.code, told.message)
+            self._end(shard, told.code, told.message, told.last)
 
-    def _end(self, shard: RemoteShard, code: str, message: str) -> None:
-        sent = shard.stop(code, message)
+    def _end(self, shard: RemoteShard, code: str, message: str, last: int = frames.ANY_ID) -> None:
+        sent = shard.stop(code, message, last)
         self._lost(shard, sent)
 
     def over(self) -> None:
@@ -237,3 +259,7 @@ class Asker:
         opening, self._opening = self._opening, {}
         for one in opening.values():
             one.told.fail(Unsent(CUT, retry_ms=RETRY_MS))
+
+
+def _passed(_: object) -> None:
+    """The answer to a piece that is not the last."""

@@ -119,7 +119,7 @@ class RemoteShard:
         asker.expect(id, partial(self._published, id))
         self._sent[id] = sent
         self._size += sent.size
-        asker.data.send(encode(frames.Publish(self.ref, id, sent.messages, lanes)))
+        asker.data.send(encode(frames.Publish(self.ref, id, sent.messages, lanes, asker.wall())))
 
     def _published(self, id: int, told: frames.Published | PushlaneError) -> None:
         sent = self._sent[id]
@@ -256,7 +256,7 @@ class RemoteShard:
             answer(SettleTicket(), Unavailable(MOVED, retry_ms=RETRY_MS))
             return
         listed = [*receipts]
-        id = self.asker.request(partial(self._settled, prefix, act, listed, answer))
+        id = self.asker.request(partial(self._settled, prefix, generation, act, listed, answer))
         self.asker.rest.send(
             encode(
                 frames.Settle(
@@ -267,14 +267,14 @@ class RemoteShard:
         )  # fmt: skip
 
     def _settled(
-        self, prefix: str, act: Act, receipts: list[ReceiptRun], answer: SettleAnswer,
-        told: frames.Settled | PushlaneError,
+        self, prefix: str, generation: int, act: Act, receipts: list[ReceiptRun],
+        answer: SettleAnswer, told: frames.Settled | PushlaneError,
     ) -> None:  # fmt: skip
         if isinstance(told, PushlaneError):
             answer(SettleTicket(), told)
             return
         sub = self._prefixes.get(prefix)
-        if sub is not None:
+        if sub is not None and sub.generation == generation:  # else somebody else was refused
             sub.settled(told.lost if act.verb in ("start", "extend") else receipts)
         answer(SettleTicket(None, False, told.lost, told.duplicate), None)
 
@@ -298,12 +298,14 @@ class RemoteShard:
         if self._prefixes.get(sub.prefix) is sub:
             del self._prefixes[sub.prefix]
 
-    def stop(self, code: str, message: str) -> list[Sent]:
-        """It is no more. What was published and has no answer, in its order."""
+    def stop(self, code: str, message: str, last: int) -> list[Sent]:
+        """It is no more. What was published and has no answer, in its order; what has a higher
+        number than `last` did not get there in time."""
         self.running = False
         self._room.set()
-        for id in self._sent:
+        for id, one in self._sent.items():
             self.asker.waive(id)
+            one.unsent |= id > last
         sent, self._sent = list(self._sent.values()), {}
         for sub in list(self._subs.values()):
             self.drop(sub)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 COLUMNS = (
-    "name", "state", "for", "slots", "placed", "sessions", "publishes", "delivers", "oldest", "lag",
-    "latency", "breaker", "version", "url", "address",
+    "name", "role", "state", "for", "slots", "placed", "sessions", "publishes", "delivers",
+    "oldest", "lag", "latency", "breaker", "version", "url", "address",
 )  # fmt: skip
 WATCH_SECONDS = 2.0
 CLEAR = "\x1b[H\x1b[2J"
@@ -35,14 +35,15 @@ def status(
 ) -> None:
     """Show the nodes of the cluster, as the server that is asked sees them.
 
-    STATE is up, unreachable, draining or not_placed (no other node has reached it yet, so it takes
-    no queues), FOR how long it has been that. SLOTS is how many of 256 slots it has now, PLACED how
-    many it is to have when somebody uses their queues. SESSIONS, PUBLISHES and DELIVERS (messages a
-    second) are what each node says of its own clients. OLDEST is the age of the message that waits
-    longest in its queues, LAG how long its oldest write has waited for the store, LATENCY how long
-    its last answer took. BREAKER is closed while requests go to it, open while its links are broken
-    or can't be had, and half_open during an attempt. A - is what nobody could tell: a node that is
-    dead is not waited for.
+    ROLE is gateway (it serves clients only), dispatcher (it owns queues only) or both. STATE is up,
+    unreachable, draining or not_placed (no other node has reached it yet, so it takes no queues),
+    FOR how long it has been that. SLOTS is how many of 256 slots it has now, PLACED how many it is
+    to have when somebody uses their queues. SESSIONS, PUBLISHES and DELIVERS (messages a second)
+    are what each node says of its own clients. OLDEST is the age of the message that waits longest
+    in its queues, LAG how long its oldest write has waited for the store, LATENCY how long its last
+    answer took. BREAKER is closed while requests go to it, open while its links are broken or can't
+    be had, and half_open during an attempt. A - is what nobody could tell: a node that is dead is
+    not waited for.
 
     What is wrong is listed below, after an exclamation mark. Needs the right operate:*.
 
@@ -154,6 +155,7 @@ def _row(node: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **node,
         "name": f"{node['name']} *" if node.get("this") else node["name"],
+        "role": roles[0] if len(roles := node["roles"]) == 1 else "both",
         "for": age(node["state_ms"]),
         "publishes": _rate(node.get("published")),
         "delivers": _rate(node.get("delivered")),

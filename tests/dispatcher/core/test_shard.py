@@ -314,3 +314,18 @@ def test_a_purge_that_was_not_written_lets_the_others_be() -> None:
     rig.crash()
     assert len(rig.tables.settlements(rig.key, CONTROL)) == 1
     assert rig.subscribe(9).bodies == ["b"]
+
+
+def test_an_owner_that_may_not_grant_does_everything_else() -> None:
+    rig = Rig()
+    consumer = rig.subscribe()
+    rig.publish("a")
+    rig.shard.granting = False
+    rig.publish("b")
+    rig.shard.configure(rig.config, None)
+    rig.wait(20_000)
+    assert consumer.ack(1).lost == []
+    assert (consumer.bodies, rig.stats.ready) == (["a"], 1)
+    rig.shard.granting = True
+    rig.run()
+    assert consumer.bodies == ["a", "b"]

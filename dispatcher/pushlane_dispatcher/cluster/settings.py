@@ -20,7 +20,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str = "pushlane"
     """The cluster's name. A node of another one is refused."""
     weight: int = 100
-    """Its share of the load, beside the others' weights."""
+    """Its share of the load, beside the others' weights. With 0 it owns no queues for as long as
+    there is another node, and still serves clients."""
     key_file: str | None = None
     """A file with the cluster's key, which every node has to know. Unless given, they use one that
     stands in the keyspace. A key doesn't encrypt: on networks that others can read, use TLS."""

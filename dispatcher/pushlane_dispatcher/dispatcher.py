@@ -96,6 +96,9 @@ async def open_dispatcher(
     settings = settings or Settings()
     guard = None if leases is None else LeaseGuard(leases, clock, settings, store.ownership.confirm)
     bounds = bounds or Bounds()
+    if network is not None:  # clients may come back at any node, when theirs died with the owner
+        adopt_ms = max(bounds.adopt_ms, limits.resume_ms)
+        bounds = msgspec.structs.replace(bounds, adopt_ms=adopt_ms)
     budget = Budget(settings.windows_bytes, settings.open_shards, bounds.window_bytes)
     cluster = cluster or ClusterSettings()
     heart = Heart() if network is None else Heart(store.ownership, cluster.judge_ms // 2)

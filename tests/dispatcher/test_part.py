@@ -99,6 +99,26 @@ async def test_a_client_that_comes_back_to_a_shard_that_is_down() -> None:
         assert it.gone == it.receipts[:1]
 
 
+async def test_what_it_had_counts_though_its_client_lists_less() -> None:
+    """What it has started comes again."""
+    async with rig(leases=MemoryLeases()) as r:
+        it, part = await part_of(r, credit=3, explicit=True)
+        await r.publish(b"1", b"2", b"3")
+        await blocked()
+        await it.settle(START, *it.receipts[:2])
+        it.feed.detach(30_000)
+        await r.runner.close()
+        assert part.used == 3
+        it.feed.resume(it.receipts[:1], (), lambda _: None)
+        assert part.used == 3
+        while not part.up:
+            await blocked()
+        await blocked()
+        assert it.again == it.receipts[1:2]
+        assert len(it.receipts) == 4, "the third one went back, and comes anew"
+        assert part.used == 3
+
+
 class SlowShard:
     """One whose answers take a while."""
 

@@ -4,8 +4,8 @@ The worlds that a seed stands for change with the simulator; a bug stays what it
 kept as a seed that must pass, but as the undoing of its fix, which must be found again. Where that
 takes too many worlds, a test of its own has it: what comes in behind a redrive or a purge that is
 not durable (core/test_redriving.py, core/test_restore.py), a publish that is refused in part
-(core/test_journal.py), what is sent again after a resume (test_feed.py), and a row that is not read
-again after a claim (test_two_servers.py).
+(core/test_journal.py), what is sent again after a resume (test_feed.py), a row that is not read
+again after a claim (test_two_servers.py), and delays by another node's clock (test_serving.py).
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ class Part:
         self.orphans: list[ReceiptRun] = []
         """What the client has of a shard that stopped."""
         self._had = 0
-        """So many messages it had when that stopped: its next owner may hold them for it, though
-        a client that came back since lists fewer."""
+        """So many messages it had when that stopped. A client that came back since may list fewer,
+        but what it has started comes again."""
         self.returning = False
         """Somebody sees to it that it is attached again."""
         self._listed: list[ReceiptRun] | None = None
@@ -261,7 +261,7 @@ class Part:
     def _go_down(self, held: list[ReceiptRun]) -> None:
         self.up = False
         self.orphans = held
-        self._had = max(self.showing, count(held)) if held else 0
+        self._had = count(held)
         self._asked = self.showing = self.waiting = 0
 
     # The sink

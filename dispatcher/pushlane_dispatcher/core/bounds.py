@@ -115,7 +115,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """How long a consumer is idle before it gets what another one only reserved."""
     adopt_ms: int = 5_000
     """How long what a consumer had only reserved waits for its session after a crash of the owner:
-    a session that is still there says so at once."""
+    a session that is still there says so at once. In a cluster it is at least `resume_ms`: a client
+    whose server died too goes on with its session at another one."""
     expiry_sweep_ms: int = 1_000
     """The least time between two sweeps for expired messages."""
     max_limit: int = 100_000_000

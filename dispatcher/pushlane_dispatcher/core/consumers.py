@@ -148,9 +148,12 @@ class Consumers:
         back as if it had not been granted; what the client itself has started is sent again.
         """
         resumed, missed = self._come_back(subscription, held)
-        started = [e for e in missed if e.state is State.LEASED and subscription.explicit]
+        started: list[Entry] = []
+        pushed: list[Entry] = []
+        for entry in missed:
+            by_client = subscription.explicit and entry.state is State.LEASED
+            (started if by_client else pushed).append(entry)
         self._send_again(subscription, started)
-        pushed = [entry for entry in missed if entry not in started]
         self._release(subscription, pushed)
         for entry in pushed:
             entry.attempts -= entry.state is State.LEASED

@@ -15,7 +15,9 @@ others have marked them down: some 20 seconds. It must be a plain time:
 - of percentiles, also with `MIN`, Cassandra knows nothing as long as no such table was read through
   a node since that started. It waits for half of the read time-out then.
 - `ALWAYS` asks all three at once, but only one of them for the row, the others for its digest. If
-  that one died nobody has a row to answer with, and the read times out."""
+  that one died nobody has a row to answer with, and the read times out.
+
+A node heeds it only some seconds after its start; meanwhile we ask a third one (connection.py)."""
 
 
 def _grace(seconds: int) -> str:

@@ -199,6 +199,25 @@ async def test_a_killed_owner_is_followed_by_another_one(autojump_clock: object)
         assert (done2.lost, done2.error) == ([], None)
 
 
+async def test_what_was_reserved_waits_for_a_session_whose_gateway_died_with_the_owner(
+    autojump_clock: object,
+) -> None:
+    async with cluster(2) as world:
+        await make(world, shards=1)
+        await Client(world.nodes[0]).publish(message(b"1"))
+        both = next(node for node in world.nodes if node.name == owners(world)[0])
+        rest = next(node for node in world.nodes if node is not both)
+        gone = await Client(both).subscribe(credit=5, explicit=True)
+        await until(lambda: gone.bodies == [b"1"])
+        world.kill(both)
+        client = Client(rest)
+        await client.publish(*numbered(2, 3))
+        other = await client.subscribe(session="t", credit=5, lease_ms=HOUR)
+        await trio.sleep(20)
+        assert other.bodies == [b"2"]
+        await until(lambda: other.bodies == [b"2", b"1"], 20)
+
+
 async def test_links_that_break_cost_neither_messages_nor_leases(autojump_clock: object) -> None:
     async with cluster(2) as world:
         await make(world)

@@ -251,6 +251,8 @@ class NodeConsumer(Consumer):
         if fan is None or conn.end.session is None or conn.end.session.ref != fan.session:
             return
         if isinstance(frame, Welcomed):
+            lost = [run for runs in frame.lost.values() for run in runs]
+            fan.gone((prefix, n) for prefix, low, high in lost for n in range(low, high + 1))
             fan.resumed(conn)
         elif fan.at is not conn:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pushlane.wire.errors import PushlaneError
@@ -11,13 +12,16 @@ from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.remote.shard import RemoteShard
 from pushlane_dispatcher.cluster.remote.sub import RemoteSub
 from pushlane_dispatcher.cluster.repeats import Repeats
+from pushlane_dispatcher.core import opening
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.core.snapshot import Snapshot
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Shards
 from pushlane_dispatcher.shard.sink import SettleAnswer
 from pushlane_gateway.auth.identity import Identity
+from pushlane_leases.interface import LeaseRun
 from pushlane_storage.cassandra.membership import Membership
 from pushlane_storage.member import PROCESS_BYTES
 from tests.simulation.mutants import Planter
@@ -128,6 +132,16 @@ def frames_of_a_superseded_holder_are_accepted() -> Patches:
             hear(self, told)
 
     return [(ShardRunner, "_held_by", anybodys), (RemoteSub, "hear", credulous)]
+
+
+@plant("audit")
+def a_hand_over_forgets_reservations() -> Patches:
+    runs = opening.lease_runs
+
+    def started(snapshot: Snapshot) -> Iterator[LeaseRun]:
+        return (run for run in runs(snapshot) if run.started)
+
+    return [(opening, "lease_runs", started)]
 
 
 @plant("audit")

@@ -224,10 +224,13 @@ class Cluster:
         return runner
 
     async def _open(self, row: QueueRow, number: int, claims: Claims | None) -> ShardRunner:
-        """A shard, here. A node that only serves clients has a slot at most for a moment, when it
-        deletes a queue that nobody has open."""
+        """A shard, here. A node that drains takes no slot back that it just gave up; one that only
+        serves clients has one at most for a moment, when it deletes a queue that nobody has open.
+        """
         if DISPATCHER not in self._member.roles:
             raise Unsent("this server only serves clients", retry_ms=100)
+        if self.members.is_leaving and not self._shards.has_slot(ShardKey(row.id, number)):
+            raise Unsent("this server drains", retry_ms=100)
         return await self._shards.open(row, number, claims)
 
     def shard_stopped(self, runner: ShardRunner) -> None:

@@ -76,9 +76,9 @@ class Subscriber:
         if feed is not None:
             self.feed = feed
 
-    async def settle(self, act: Act, *receipts: ReceiptRun) -> Gather:
+    async def settle(self, act: Act, *receipts: ReceiptRun, silently: bool = False) -> Gather:
         waiter: Waiter[Gather] = Waiter()
-        self.feed.settle(act, list(receipts), waiter)
+        self.feed.settle(act, list(receipts), waiter, silently=silently)
         return await waiter.wait()
 
     async def ack(self, *receipts: ReceiptRun) -> Gather:

@@ -144,18 +144,20 @@ class Router:
             self._routes[slot] = route
 
     async def _locate(self, slot: int) -> str:
-        """The process that has a slot or is to have it."""
+        """The process that has a slot or is to have it. `Unsent`: its row still names this process,
+        which has given it up."""
         route = self._routes.get(slot)
-        if route is not None and self._is_there(route.process):
-            return route.process
-        route = await self._read(slot)
-        if route is not None:
+        if route is None or not self._is_there(route.process):
+            route = await self._read(slot)
+        if route is not None and route.process != self._ownership.process:
             self._routes[slot] = route
             return route.process
         self._routes.pop(slot, None)
         place = placed(slot, self._members.places)
         if place is None:
             raise Unsent("no server takes this queue now", retry_ms=1_000)
+        if route is not None and place.process != self._ownership.process:
+            raise Unsent("the queue moves to another server", retry_ms=100)
         return place.process
 
     async def _read(self, slot: int) -> Route | None:
@@ -213,7 +215,8 @@ class Router:
         route = await self._read(slot)
         if route is not None and route.process != self._ownership.process:
             raise Elsewhere(route.process, route.epoch)
-        if route is None and (not hops or self._members.is_leaving):
+        given_up = route is not None
+        if given_up or not hops or self._members.is_leaving:
             place = placed(slot, self._members.places)
             if place is not None and place.process != self._ownership.process:
                 raise Elsewhere(place.process, 0)

@@ -37,7 +37,7 @@ from pushlane_dispatcher.shard.opening import Opener
 from pushlane_dispatcher.shard.repeat import Undecided, until_decided
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shares import Shares
-from pushlane_dispatcher.shard.slots import Last, Slot, Slots
+from pushlane_dispatcher.shard.slots import RELEASE_MS, Last, Slot, Slots
 from pushlane_dispatcher.shard.stop import Stop
 from pushlane_dispatcher.usage.counters import ShardCounters, Uncounted
 from pushlane_dispatcher.usage.writer import UsageWriter
@@ -547,7 +547,7 @@ class Shards:
                 if held.runner is not None and held.runner.snapshot is not None:
                     await self._hand_over(held.key, held.runner.snapshot, hand_over)
         finally:
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(RELEASE_MS / 1000, shield=True):
                 await self._slots.release_idle([slot])
             slot.leaving = False
 

@@ -142,7 +142,7 @@ def dedup_forgotten_at_restart() -> list[tuple[Any, str, Any]]:
     return [(Dedup, "restore", lambda self, mark, lane, now, wall: None)]
 
 
-@plant("dedup", "unacked_unknown", "phantom", seed=5)
+@plant("dedup", "unacked_unknown", "phantom", seed=38)
 def old_numbers_are_new_after_a_restart() -> list[tuple[Any, str, Any]]:
     """Of a producer only the remembered numbers are known, not that lower ones were used."""
     original = recovered.restore
@@ -170,7 +170,7 @@ def numbers_dropped_with_their_bucket() -> list[tuple[Any, str, Any]]:
     return [(Notes, "concerns", lambda self, bucket: False)]
 
 
-@plant("dedup", "unacked_unknown", "phantom", seed=5)
+@plant("dedup", "unacked_unknown", "phantom", seed=7)
 def a_number_below_those_remembered_is_new() -> list[tuple[Any, str, Any]]:
     find = Numbers.find
 
@@ -320,7 +320,7 @@ def credit_is_ignored() -> list[tuple[Any, str, Any]]:
     return [(Subscription, "free", generous)]
 
 
-@plant("audit", "drain")
+@plant("audit", "drain", seed=2)
 def permit_lost_on_disconnect() -> list[tuple[Any, str, Any]]:
     resume, set_credit = Consumers.resume, Consumers.set_credit
 

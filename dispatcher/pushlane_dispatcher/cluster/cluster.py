@@ -374,8 +374,11 @@ class Cluster:
         self._stopping = True
         self._drain(True)
         with trio.move_on_after(self._settings.leave_ms / 1000):
+            held = len(self._shards.slots_since())
             while await self._give_up_some():
-                pass
+                before, held = held, len(self._shards.slots_since())
+                if held == before:  # somebody needs them for a moment
+                    await trio.sleep(self._settings.reroute_ms / 1000)
 
     async def set_draining(self, name: str, draining: bool) -> None:
         """Have a node give its slots to others, or let it take some again.

@@ -365,6 +365,24 @@ async def test_a_node_that_drains_gives_everything_to_the_others(
             await until(lambda: goes.name in owners(world).values(), 90)
 
 
+async def test_who_stops_waits_for_a_slot_that_somebody_needs_for_a_moment(
+    autojump_clock: object,
+) -> None:
+    async with cluster(2) as world:
+        await make(world, shards=16)
+        goes = world.nodes[1]
+        await Client(goes).publish(*numbered(0, 64))
+        await until(lambda: goes.name in owners(world).values())
+        slots = goes.dispatcher._shards._slots
+        slot = next(slot for slot in slots.ours() if slot.in_use)
+        async with trio.open_nursery() as nursery:
+            with slot.using():
+                nursery.start_soon(goes.dispatcher.leave)
+                await trio.sleep(1)
+                assert [each.number for each in slots.ours()] == [slot.number]
+            await until(lambda: not slots.ours(), 1)
+
+
 async def test_the_last_node_is_not_drained(autojump_clock: object) -> None:
     async with cluster(2) as world:
         first, second = world.nodes

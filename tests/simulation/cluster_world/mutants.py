@@ -15,7 +15,7 @@ from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.core import opening
 from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import SettleTicket
-from pushlane_dispatcher.core.snapshot import Snapshot
+from pushlane_dispatcher.core.snapshot import Snapshot, lease_runs
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Shards
@@ -136,10 +136,8 @@ def frames_of_a_superseded_holder_are_accepted() -> Patches:
 
 @plant("audit")
 def a_hand_over_forgets_reservations() -> Patches:
-    runs = opening.lease_runs
-
     def started(snapshot: Snapshot) -> Iterator[LeaseRun]:
-        return (run for run in runs(snapshot) if run.started)
+        return (run for run in lease_runs(snapshot) if run.started)
 
     return [(opening, "lease_runs", started)]
 

@@ -38,9 +38,9 @@ DRAIN_MS = 120_000
 SUCCESSION_MS = 15_000
 ASLEEP_MS = 500
 """How long consumers take up nothing before a node drains: so that much is out."""
-SETTLED_MS = 700
+SETTLED_MS = 2_500
 """Who has not moved a slot for so long won't."""
-MOVE_MS = 8_000
+MOVE_MS = 15_000
 THROUGH_MS = 5_000
 """How long it may take to open a queue through any node."""
 TICK_MS = 10

@@ -67,15 +67,18 @@ class Crew:
         for worker in self.workers:
             worker.hear("begun", END_S)
 
-    def finish(self, left: Callable[[], int]) -> None:
-        """Producers stop, consumers are well, and nothing may be `left`; then all end."""
+    def finish(self, left: Callable[[], int], drain_s: float = DRAIN_S) -> None:
+        """Producers stop, consumers are well, and nothing may be `left`; then all end.
+
+        It may take `drain_s` in all, and `DRAIN_S` in which nothing more is done.
+        """
         for worker in self.producers:
             worker.say("calm")
         for worker in self.producers:
             worker.hear("done", END_S)
         for worker in self.consumers:
             worker.say("calm")
-        self._drain(left)
+        self._drain(left, drain_s)
         for worker in self.consumers:
             worker.say("end")
         for worker in self.consumers:
@@ -83,12 +86,17 @@ class Crew:
         for worker in self.workers:
             assert worker.end(END_S) == 0
 
-    def _drain(self, left: Callable[[], int]) -> None:
+    def _drain(self, left: Callable[[], int], seconds: float) -> None:
         recorder = self.recorder
-        deadline = time.monotonic() + DRAIN_S
-        recorder.add(history.Quiesce(recorder.at, QUEUES, recorder.at + round(DRAIN_S * 1000)))
-        while (found := left()) and time.monotonic() < deadline:
+        recorder.add(history.Quiesce(recorder.at, QUEUES, recorder.at + round(seconds * 1000)))
+        end = time.monotonic() + seconds
+        found = least = left()
+        moved_at = time.monotonic()
+        while found and time.monotonic() < min(end, moved_at + DRAIN_S):
             time.sleep(0.1)
+            found = left()
+            if found < least:
+                least, moved_at = found, time.monotonic()
         self._say(f"drained: {found} messages left")
         recorder.add(history.Drained(recorder.at, found))
 

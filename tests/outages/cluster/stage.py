@@ -27,6 +27,8 @@ NODES = 3
 PACE = 6.0
 """How much more slowly than usual is published: all processes share a small machine."""
 SHARDS = {WORK: 4, JOBS: 3, POLLED: 2, DEAD[JOBS]: 2}
+DRAIN_S = 600.0
+"""Consumers over plain HTTP take little at a time, and on a busy machine they fall behind."""
 MEDDLER = 90
 """The number of the meddler's part of the history."""
 
@@ -155,7 +157,7 @@ class ClusterStage:
 
     def finish(self) -> None:
         self.meddler.finish()
-        self.crew.finish(self._left)
+        self.crew.finish(self._left, DRAIN_S)
         for member in self.members:
             assert member.end() == 0, f"{member.name} did not end in good order"
         self.crew.write()

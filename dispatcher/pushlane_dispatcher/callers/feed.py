@@ -510,7 +510,7 @@ class Feed:
         else:
             self._is_back()
         self._rebalance()
-        return True
+        return part.up or not self._wanted  # it may have stopped again by now
 
     async def _attach_again(self, part: Part, shard: ShardPort) -> None:
         waiter: Waiter[None] = Waiter()

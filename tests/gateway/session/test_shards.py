@@ -387,8 +387,9 @@ async def test_a_shard_that_stopped_while_the_client_was_away() -> None:
         again = it.connect()
         welcome = await again.resume(session, {"1": held[:2]})
         assert (welcome.resumed, welcome.lost) == (True, {})
-        assert [found.receipt for found in await again.deliver()] == held[2:]
-        assert await again.ack(sub, *held) == Done(1)
+        (found,) = await again.deliver()
+        assert found.receipt not in held, "it had not come, so it is granted anew"
+        assert await again.ack(sub, *held[:2], found.receipt or "") == Done(1)
 
 
 async def test_the_same_without_a_lease_cache() -> None:

@@ -109,8 +109,9 @@ def test_leases_move_without_redis(servers: list[testing.server]) -> None:
         )  # fmt: skip
         assert victim.stop() == 0
         other.subscribe("orders")
-        other.publish("orders", 6)
-        assert [message["body"] for message in (client_or(other, client))] == [6]
+        with WireClient(front.url) as producer:
+            producer.publish("orders", 6)
+        assert [message["body"] for message in client_or(other, client)] == [6]
         done = acked(client, sub, receipts)
         assert not done.get("lease_lost"), victim.log()
         assert done.get("duplicate"), "what it acked before is known, too"

@@ -98,7 +98,8 @@ def test_leases_move_without_redis(servers: list[testing.server]) -> None:
     with WireClient(front.url) as client, WireClient(front.url) as other:
         client.say(op="subscribe", id=2, credit=100, lease_ms=HOUR_MS, **{"from": "orders"})
         sub = client.hear("subscribed")["sub"]
-        client.publish("orders", *range(6))
+        with WireClient(front.url) as producer:
+            producer.publish("orders", *range(6))
         held = client.receive(6)
         receipts = [message["receipt"] for message in held]
         assert not acked(client, sub, receipts[:1]).get("lease_lost")

@@ -129,7 +129,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Slots that a node gives up at once."""
     place_ms: int = 1_000
     """How often a node looks whether its slots belong elsewhere."""
-    hand_ms: int = 1_000
+    hand_ms: int = 3_000
     """How long the next owner of a slot may take to confirm what it was handed over of its leases;
     then it gets the slot without."""
     leave_ms: int = 20_000

@@ -75,12 +75,12 @@ def test_nodes_and_problems_are_listed(shell: Shell, server: Answers) -> None:
     server.answers = [STATUS]
     head, a, b, *rest = shell("cluster", "status").splitlines()
     assert server.calls == [Call("GET", "/v1/cluster")]
-    assert head.split()[:5] == ["NAME", "STATE", "FOR", "SLOTS", "PLACED"]
-    assert a.split()[:7] == ["a", "*", "up", "2m", "5s", "4", "85"]
+    assert head.split()[:5] == ["NAME", "ROLE", "STATE", "FOR", "SLOTS"]
+    assert a.split()[:8] == ["a", "*", "gateway", "up", "2m", "5s", "4", "85"]
     assert "1,235/s" in a
     assert a.split()[-8:-3] == ["5s", "7", "ms", "-", "closed"]
-    assert b.split()[:9] == ["b", "unreachable", "2m", "5s", "-", "85", "-", "-", "-"]
-    assert b.split()[9:13] == ["-", "-", "-", "half_open"]
+    assert b.split()[:10] == ["b", "both", "unreachable", "2m", "5s", "-", "85", "-", "-", "-"]
+    assert b.split()[10:14] == ["-", "-", "-", "half_open"]
     assert rest == [
         "2 slots of nodes that are gone: somebody takes them with their next use",
         "c went 1m 5s ago: its heart stands still",

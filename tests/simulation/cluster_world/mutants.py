@@ -61,7 +61,7 @@ def a_seal_before_the_fence() -> Patches:
     return _of_owners("the_seal_says_what_was_there_before_the_claim")
 
 
-@plant("phantom", "unacked_unknown")
+@plant("phantom", "unacked_unknown", seed=3)
 def a_forwarded_publish_is_repeated_without_a_number() -> Patches:
     def bold(self: Repeats, sent: Any, row: Any) -> bool:
         return True
@@ -115,7 +115,18 @@ def a_delete_misses_a_shard() -> Patches:
     ]
 
 
-@plant(*LOST, *TWICE, "bounds", "attempts", "dead_cause", "stalled", "drain", "audit", "exception")
+@plant(
+    *LOST,
+    *TWICE,
+    "bounds",
+    "attempts",
+    "dead_cause",
+    "stalled",
+    "drain",
+    "audit",
+    "exception",
+    seed=1,
+)
 def frames_of_a_superseded_holder_are_accepted() -> Patches:
     def anybodys(self: ShardRunner, prefix: str, sink: Any) -> Subscription | None:
         found = self._subscriptions.get(prefix)

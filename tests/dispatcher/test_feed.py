@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pushlane.wire.errors import NotFound, PushlaneError
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.callers.feed import Feed, Kept, Spec
 from pushlane_dispatcher.core.act import ACK, START, Act
@@ -161,6 +162,24 @@ async def test_a_deleted_queue_ends_it() -> None:
         assert it.end is not None
         assert it.end[0] == "not_found"
         assert it.feed.closed
+
+
+async def test_a_queue_that_is_deleted_while_not_all_shards_have_answered() -> None:
+    """Whoever subscribes has no feed yet that could end."""
+    async with rig() as r:
+        it = Subscriber()
+        told: list[tuple[Feed | None, PushlaneError | None]] = []
+        feed = Feed(r.dispatcher, "Q", 2, Spec(TENANT, "q", "s"), it, ())
+        shards = SlowShard(), SlowShard()
+        ports: Any = shards
+        feed.attach(ports, lambda found, error: told.append((found, error)))
+        shards[0].attached([])
+        feed._parts[0].ended("not_found", "the queue was deleted", [])
+        assert (it.end, told) == (None, [])
+        shards[1].attached([])
+        [(found, error)] = told
+        assert (it.end, found, type(error)) == (None, None, NotFound)
+        assert shards[1].calls[-1] == ("end",)
 
 
 async def test_an_unsubscribed_one_gets_nothing_more_and_may_settle() -> None:

@@ -149,6 +149,8 @@ class Feed:
         self._dealing = True
         """Shares are being dealt out, or it is not answered yet: what shards say changes none."""
         self._parts = [Part(self, number, queue_id) for number in range(shards)]
+        self._failed: list[PushlaneError] | None = None
+        """While nobody has the feed yet, because not all shards have answered: what is wrong."""
         self._unknown = False
         """It was another gateway's, and has not been attached here yet."""
         self._left_ms: int | None = None
@@ -199,16 +201,20 @@ class Feed:
             return
         waits, parts = len(self._parts), self._parts
         failed: list[PushlaneError] = []
+        self._failed = failed
 
         def told(error: PushlaneError | None) -> None:
             nonlocal waits
             waits -= 1
             if error is not None:
                 failed.append(error)
-            if not waits and failed:
+            if waits:
+                return
+            self._failed = None
+            if failed:
                 self.end()
                 answer(None, failed[0])
-            elif not waits:
+            else:
                 self._dealing = False
                 answer(self, None)
                 self._rebalance()
@@ -324,10 +330,12 @@ class Feed:
         if self._brief:  # it may get something of the other shards
             self._tell_lost(part.orphans)
             self.sink.ended(code, message)
-        elif code == "not_found":
-            self._over(code, message)
-        else:
+        elif code != "not_found":
             self._reattach_soon()
+        elif self._failed is not None:
+            self._failed.append(NotFound(message))
+        else:
+            self._over(code, message)
 
     def _tell_lost(self, receipts: list[ReceiptRun]) -> None:
         if receipts:

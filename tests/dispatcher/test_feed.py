@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pushlane.wire.receipts import ReceiptRun
+from pushlane_dispatcher.callers.feed import Feed, Kept, Spec
 from pushlane_dispatcher.core.act import ACK, START, Act
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.runs import make_runs
 from pushlane_dispatcher.waiter import Waiter
-from tests.dispatcher.rig import TENANT, Consumer, blocked, message, rig
-from tests.dispatcher.subscriber import subscribe
+from tests.dispatcher.rig import TENANT, Consumer, Rig, blocked, message, rig
+from tests.dispatcher.subscriber import Subscriber, subscribe
+from tests.dispatcher.test_part import SlowShard
 from tests.running import runners_of, stats_now
 
 # Who may settle
@@ -54,6 +58,89 @@ async def test_who_resumed_goes_on() -> None:
             assert lost == [[]]
             assert (await it.ack(*receipts)).lost == []
             it.receipts = [one for one in it.receipts if one not in receipts]
+
+
+# What a client lists and has no longer
+
+
+class Halves:
+    """Two shards of a feed that another gateway had: they answer when they are told to."""
+
+    def __init__(self, r: Rig) -> None:
+        self.it = Subscriber()
+        kept = Kept("q", "Q", 4, None, False, False, False, ["p~0", "p~1"])
+        spec = Spec(TENANT, "q", "s", credit=4)
+        self.feed = Feed.of_kept(r.dispatcher, kept, spec, self.it, ())
+        self.parts = self.feed._parts
+        for part in self.parts:
+            part.returning = True  # by hand, here
+        self.shards = SlowShard(), SlowShard()
+        self.answers: list[list[ReceiptRun]] = []
+
+    def resume(self, *listed: ReceiptRun) -> None:
+        self.feed.resume([*listed], (), self.answers.append)
+
+    def attach(self, number: int, *lost: ReceiptRun) -> None:
+        shard: Any = self.shards[number]
+        part = self.parts[number]
+        part.attach(shard, 0, lambda _: None)
+        self.shards[number].attached([*lost], part.prefix)
+        self.feed._is_back()
+
+
+async def test_who_resumes_is_answered_when_all_shards_are_back() -> None:
+    async with rig() as r:
+        halves = Halves(r)
+        halves.resume(("p~0", 1, 2), ("p~1", 1, 2))
+        halves.attach(0, ("p~0", 2, 2))
+        assert halves.answers == []
+        halves.attach(1, ("p~1", 1, 1))
+        assert (halves.answers, halves.it.gone) == ([[("p~0", 2, 2), ("p~1", 1, 1)]], [])
+
+
+async def test_who_waits_no_longer_hears_what_is_lost_before_its_permits_are_used() -> None:
+    """And of the shards that come back later, at once."""
+    async with rig() as r:
+        halves = Halves(r)
+        halves.resume(("p~0", 1, 2), ("p~1", 1, 2))
+        halves.attach(0, ("p~0", 2, 2))
+        halves.feed.answer_now()
+        assert halves.answers == [[("p~0", 2, 2)]]
+        halves.attach(1, ("p~1", 1, 1))
+        assert halves.it.gone == [("p~1", 1, 1)]
+        halves.feed.answer_now()
+        assert len(halves.answers) == 1
+
+
+async def test_a_shard_that_is_slow_to_answer_keeps_nothing_of_the_others_back() -> None:
+    async with rig() as r:
+        halves = Halves(r)
+        halves.resume()
+        halves.attach(0)
+        halves.attach(1)
+        halves.feed.detach(30_000)
+        halves.resume(("p~0", 1, 2), ("p~1", 1, 2))
+        halves.shards[0].answers.pop()(2, [("p~0", 2, 2)], None)
+        assert halves.answers == [[]], "of the first time"
+        halves.feed.answer_now()
+        assert halves.answers == [[], [("p~0", 2, 2)]]
+        halves.shards[1].answers.pop()(2, [("p~1", 1, 1)], None)
+        assert halves.it.gone == [("p~1", 1, 1)]
+
+
+async def test_only_the_last_resume_is_answered() -> None:
+    async with rig() as r:
+        halves = Halves(r)
+        halves.resume()
+        halves.attach(0)
+        halves.attach(1)
+        for _ in range(2):
+            halves.feed.detach(30_000)
+            halves.resume(("p~0", 1, 2))
+        for number in (0, 1):
+            for answer in halves.shards[number].answers:
+                answer(2, [("p~0", 1, 1)][number:], None)
+        assert (halves.answers, halves.it.gone) == ([[], [("p~0", 1, 1)]], [])
 
 
 # What it says

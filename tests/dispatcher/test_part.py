@@ -143,8 +143,8 @@ class SlowShard:
     def credit(self, prefix: str, sink: Any, credit: int, answer: Any = None) -> None:
         self.calls.append(("credit", credit))
 
-    def attached(self, lost: list[ReceiptRun]) -> None:
-        self.answers.pop(0)(Attached("p", 1, 1_000, lost), None)
+    def attached(self, lost: list[ReceiptRun], prefix: str = "p") -> None:
+        self.answers.pop(0)(Attached(prefix, 1, 1_000, lost), None)
 
 
 HELD: list[ReceiptRun] = [("p", 1, 3)]

@@ -156,9 +156,13 @@ class Feed:
         self._closing = False
         """It is to be closed once it is attached."""
         self._missed: list[ReceiptRun] | None = None
-        """What was lost with the other gateway, while …"""
+        """What a client that came back lists and has no longer, while …"""
         self._restored: Callable[[list[ReceiptRun]], None] | None = None
         """… somebody waits to be told."""
+        self._turn = 0
+        """How often its client came or went: only the last resume counts."""
+        self._unheard = 0
+        """Shards that have not answered that."""
 
     @classmethod
     def of_kept(
@@ -307,7 +311,7 @@ class Feed:
         self.part_changed()
 
     def part_missed(self, receipts: list[ReceiptRun]) -> None:
-        """Of what it had of a shard's last owner."""
+        """What its client lists and has no longer there."""
         if self._missed is None:
             self._tell_lost(receipts)
         else:
@@ -333,11 +337,15 @@ class Feed:
         if self._missed is not None:
             self._missed += [run for part in self._parts if not part.up for run in part.orphans]
         self.end()
-        self._tell_restored()
+        self._turn += 1
+        self.answer_now()
         self.sink.ended(code, message)
 
-    def _tell_restored(self) -> None:
-        """Whoever waits what it lists and has no longer."""
+    def answer_now(self) -> None:
+        """Whoever resumed it waits no longer: what is not known to be lost yet `lost` tells later.
+
+        What is known must be told before anything else: its permits may be in use again.
+        """
         restored, self._restored = self._restored, None
         missed, self._missed = self._missed, None
         if restored is not None:
@@ -348,6 +356,7 @@ class Feed:
     def detach(self, resume_ms: int) -> None:
         """Its connection is lost; it may resume for a while."""
         self.away_ms = resume_ms
+        self._turn += 1
         self._restored = self._missed = None
         for part in self._parts:
             part.detach(resume_ms)
@@ -362,29 +371,34 @@ class Feed:
     def resume(
         self, held: list[ReceiptRun], claims: Claims, answer: Callable[[list[ReceiptRun]], None]
     ) -> None:
-        """It is back. Answers what it lists but no longer holds; of a shard that is down `lost`
-        tells it later."""
+        """It is back. Answers what it lists but no longer holds, once all shards have said it; of
+        one that is down `lost` tells it later, unless nobody here has known the feed yet."""
         self.away_ms = None
         self.claims = claims
         by_part, lost = self._split(held)
         self._shares.resumed()
-        if self._unknown:
-            self._restored, self._missed = answer, lost
-            answer = _nobody
-        waits = len(self._parts)
-
-        def told(more: list[ReceiptRun]) -> None:
-            nonlocal waits
-            waits -= 1
-            lost.extend(more)
-            if not waits:
-                if not self.closed:
-                    self._reattach_soon()
-                    self._rebalance()
-                answer(lost)
-
+        self._restored, self._missed = answer, lost
+        self._turn += 1
+        self._unheard = len(self._parts)
+        told = partial(self._told, self._turn)
         for part in self._parts:
             part.resume(by_part.get(part, []), told)
+
+    def _told(self, turn: int, lost: list[ReceiptRun]) -> None:
+        """A shard knows that the client is back."""
+        if turn != self._turn:  # it has gone again
+            return
+        self.part_missed(lost)
+        self._unheard -= 1
+        if not self._unheard:
+            if not self.closed:
+                self._reattach_soon()
+                self._rebalance()
+            self._answer_if_all_said()
+
+    def _answer_if_all_said(self) -> None:
+        if not self._unheard and not self._unknown:
+            self.answer_now()
 
     def unsubscribe(self) -> None:
         """It gets nothing more; what it has leased stays its own."""
@@ -482,7 +496,7 @@ class Feed:
             if self._closing:
                 self._closing = False
                 self.unsubscribe()
-            self._tell_restored()
+            self._answer_if_all_said()
         self.sink.reattached()
 
     async def _try_reattach(self, part: Part) -> bool:
@@ -520,7 +534,3 @@ class Feed:
             part.leave(self._left_ms)
         elif self.closed:
             part.end()
-
-
-def _nobody(_: list[ReceiptRun]) -> None:
-    """It is answered later."""

@@ -323,34 +323,31 @@ class Session:
             if not identity.allows("consume", sub.queue):
                 lost[number] = held.get(number, [])
                 self._withdraw(sub)
-        waits_for = set(self.subs)
-        answered = False
+        waits_for = dict(self.subs)
 
         def told(number: int, receipts: list[ReceiptRun]) -> None:
             if self.connection is not connection:  # who resumed since hears of it
                 return
-            if answered:
-                if receipts:
-                    self.send(LeaseLostFrame(number, render_all(receipts)))
-                return
             lost[number] = receipts
-            waits_for.discard(number)
+            del waits_for[number]
             if not waits_for:
-                enough()
+                welcome()
+
+        def welcome() -> None:
+            answer({number: receipts for number, receipts in lost.items() if receipts})
 
         def enough() -> None:
             """What is not told yet comes later."""
-            nonlocal answered
-            if not answered and self.connection is connection:
-                answered = True
-                answer({number: receipts for number, receipts in lost.items() if receipts})
+            if self.connection is connection:
+                for sub in list(waits_for.values()):
+                    sub.feed.answer_now()
 
+        if not self.subs:
+            welcome()
         for number, sub in list(self.subs.items()):
             sub.feed.pause(False)
             sub.feed.resume(held.get(number, []), self.claims, partial(told, number))
-        if not self.subs:
-            enough()
-        elif not answered:
+        if waits_for:
             patience = self.context.settings.takeover_ms / 1000
             self.context.timers.at(trio.current_time() + patience, enough)
 

@@ -470,6 +470,21 @@ async def test_a_shard_that_is_slow_holds_the_welcome_up_for_a_while_only(
         assert (await acked(again, old.receipts)).lease_lost == []
 
 
+@pytest.mark.parametrize("name", "ab")
+async def test_a_welcome_that_waits_no_longer_tells_what_is_known_to_be_lost(
+    autojump_clock: object, name: str
+) -> None:
+    """What comes in its place comes right behind, and would be more than the credit."""
+    async with gateways(takeover_ms=500) as it:
+        old = await consumer(it, "a", 32)
+        await old.client.drop()
+        again = it[name].connect()
+        it.world.air.most_delay = 4.0
+        welcome = await again.resume(old.session, {"1": [*old.receipts, "foreign.1"]})
+        it.world.air.most_delay = 0.0
+        assert welcome.lost == {"1": ["foreign.1"]}
+
+
 async def test_a_server_that_stops_leaves_its_sessions_to_the_others(
     autojump_clock: object,
 ) -> None:

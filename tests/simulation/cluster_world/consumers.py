@@ -77,6 +77,9 @@ class Stream:
         self.parts = [self]
         self.out: set[Receipt] = set()
         """What was pushed to its client, and is neither settled nor lost."""
+        self.settled: set[Receipt] = set()
+        """What its client has settled, though the gateway may send it again: it was asked for
+        before the settle came. It needs no permit."""
         self._most = self.credit
         """The highest credit that a shard may go by."""
 
@@ -93,6 +96,7 @@ class Stream:
         """Its client comes, and says what it has."""
         self.at = None
         self.out = set(held)
+        self.settled.clear()
 
     def resumed(self, conn: NodeConnection) -> None:
         self.at = conn
@@ -107,7 +111,7 @@ class Stream:
         self.out.difference_update(receipts)
 
     def pushed(self, receipts: list[Receipt]) -> None:
-        self.out.update(receipts)
+        self.out.update(receipt for receipt in receipts if receipt not in self.settled)
         out, name = len(self.out), f"{self.label}.credit"
         self.world.record(history.Bound(self.world.now, name, out, self._most))
 
@@ -329,6 +333,7 @@ class NodeConsumer(Consumer):
         if request is None or self.unanswered.pop(request, self) is self:
             return
         for op, n in request.items:
+            fan.settled.discard((request.prefix, n))
             self.world.record(history.Verdict(self.world.now, op, "unknown"))
             if request.own:
                 self.world.after(REPEAT_MS, self._repeat, fan, request.kind, request.prefix, n)
@@ -362,7 +367,9 @@ class NodeConsumer(Consumer):
             request.kind = kind
             self._asked[request.items[0][0]] = request
         if kind != "extend":
-            fan.gone((request.prefix, n) for n in numbers)
+            receipts = [(request.prefix, n) for n in numbers]
+            fan.gone(receipts)
+            fan.settled.update(receipts)
         conn.end.take(_frame(kind, fan.number, compress(request.prefix, numbers), id))
 
     def _set_credit(self, conn: Connection, fan: Any, credit: int) -> None:

@@ -196,7 +196,7 @@ def a_time_out_is_taken_for_a_success() -> Patches:
     return [(engine, "until_decided", hopeful)]
 
 
-@plant(*LOST, *TWICE, "fence", "exception", "audit", seed=10)
+@plant(*LOST, *TWICE, "fence", "exception", "audit", seed=2051)
 def an_unknown_claim_is_not_read_again() -> Patches:
     decide = Decisions._decide
 
@@ -289,7 +289,7 @@ def clocks_decide_whose_bucket_wins() -> Patches:
     return [(stamps, "written", by_the_clock), (stamps, "dropped", by_the_clock)]
 
 
-@plant("dead_cause", "lost", "ack_before_durable", "exception", "transfer", seed=165)
+@plant("dead_cause", "lost", "ack_before_durable", "exception", "transfer", seed=126)
 def an_open_bucket_is_read_without_its_bodies() -> Patches:
     """What was seen counts, but a later read need not see it: only heads were repaired.
 
@@ -311,7 +311,7 @@ def an_open_bucket_is_read_without_its_bodies() -> Patches:
     ]
 
 
-@plant("dedup", "lost", "dead_cause", "drain", seed=103)
+@plant("dedup", "lost", "dead_cause", "drain", seed=370)
 def a_successor_that_trusts_its_own_clock() -> Patches:
     """Two hours ahead, everything is old: backlogs expire, and repeats are stored again."""
 

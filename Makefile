@@ -186,7 +186,7 @@ bench-spark: setup ## benchmark the Spark jobs on 5,000,000 messages; QUICK=1, O
 	$(install-services)
 	$(PY) -m bench.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
-sim: setup ## simulate; SEED=n replays one run, STORE=sqlite, cassandra or cluster runs on that only
+sim: setup ## simulate; SEED=n replays one run, STORE=sqlite|cassandra|cluster
 	$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STORE),--store $(STORE))
 
 powerloss: setup ## cut the power of the embedded store, 2,000 times
@@ -219,7 +219,7 @@ retention-kills: setup ## kill the retention job KILLS (10) times on each store 
 	$(install-services)
 	RETENTION_KILLS=$(or $(KILLS),10) $(if $(SEED),RETENTION_SEED=$(SEED)) $(PY) -m pytest -q tests/spark/retaining/test_kill.py
 
-soak: setup $(JS_BUILT) ## simulate, break a cluster: MINUTES (10) each; all crashes, SDKs, stores
+soak: setup $(JS_BUILT) ## simulate, break a cluster: MINUTES (10) each; all crashes
 	$(install-services)
 	$(install-cluster)
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))

@@ -384,7 +384,7 @@ def a_sought_key_is_given_up() -> list[tuple[Any, str, Any]]:
     return [(Seeking, "read", lambda self: None)]
 
 
-@plant("drain", "audit", seed=99)
+@plant("stalled", "drain", "audit", seed=309, among=lambda world: world.quiet)
 def delays_left_to_the_index_are_not_read_again() -> list[tuple[Any, str, Any]]:
     trim = Delays.trim
 

@@ -202,7 +202,7 @@ def a_delayed_message_is_stored_without_its_schedule_entry() -> Patches:
 # The simulator itself: what was wrong in it raised a false alarm
 
 
-@plant_replicated("key_order", seed=855)
+@plant_replicated("key_order", "transfer", seed=1185)
 def the_witness_tells_of_what_is_stored_behind_a_gap() -> Patches:
     return [(ProcessWitness, "_appended", Witness._appended)]
 

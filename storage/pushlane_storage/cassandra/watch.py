@@ -83,6 +83,8 @@ class Watches:
         """The processes that are watched, and who waits for them."""
         self._alive: dict[str, float] = {}
         """Those whose heart was seen to beat, and until when that is fresh."""
+        self._fencing: dict[str, trio.Event] = {}
+        """The processes that are being fenced, until they are."""
         self.fenced = 0
         """Processes that this one has fenced."""
 
@@ -120,11 +122,11 @@ class Watches:
                     self._note_alive(process)
                     return True
                 await gather(self._look, self._watches[process], self._limits.reads)
-                if not await self._is_there(process):
-                    return False
                 if silence.is_over:
-                    log.warning("process %s shows no sign of life: it is fenced", process)
-                    await self._fence(process)
+                    log.info("process %s shows no sign of life", process)
+                    await self.fence(process)
+                    return False
+                if not await self._is_there(process):
                     return False
                 failures = 0
             except StoreError:
@@ -154,10 +156,17 @@ class Watches:
         return None if found is None else found["beat"]
 
     async def fence(self, process: str) -> None:
-        """For somebody who has judged it: come back when it is fenced, or has left."""
-        if await self._is_there(process):
-            log.warning("process %s is fenced", process)
-            await self._fence(process)
+        """Of one that was judged: come back when it is fenced, or has left."""
+        while process in self._fencing:  # by somebody else here, who has judged it as well
+            await self._fencing[process].wait()
+        over = self._fencing[process] = trio.Event()
+        try:
+            if await self._is_there(process):
+                log.warning("process %s is fenced", process)
+                await self._fence(process)
+        finally:
+            del self._fencing[process]
+            over.set()
 
     async def _fence(self, process: str) -> None:
         def verdict(row: Row | None) -> bool:

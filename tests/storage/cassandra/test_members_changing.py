@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from pushlane_storage.cassandra.ring import Delete, Level, Range, Row, Write, read_row
+from pushlane_storage.cassandra.ring import Change, Delete, Level, Range, Row, Write, read_row
 from pushlane_storage.cassandra.tables import NODES, ROSTER, SLOTS
-from pushlane_storage.interface import Fenced, ProcessMissing, SlotOwned
+from pushlane_storage.interface import Fenced, ProcessMissing, SlotOwned, StoreError
 from pushlane_storage.member import Member, Owner
 from tests.held import let_go
 from tests.storage.cassandra.conftest import Join
@@ -95,6 +95,46 @@ async def test_to_fence_twice_is_one_fence(join: Join, autojump_clock: Clock) ->
     for _ in range(2):
         await second.ownership.fence(first.ownership.process)
     await second.ownership.fence("nobody")
+    assert second.stats().fencings == 1
+
+
+class SlowFences(FaultyRing):
+    """Fences meet these fates, the last one first, once they are let through."""
+
+    def __init__(self, tables: Tables, fates: list[str]) -> None:
+        super().__init__(ModelRing(tables), lambda *_: "fine")
+        self.fates = fates
+        self.through = trio.Event()
+
+    async def change(self, change: Change) -> bool:
+        if change.row != {"fenced": True}:
+            return await super().change(change)
+        await self.through.wait()
+        fate = self.fates.pop()
+        return await FaultyRing(self.ring, lambda *_: fate).change(change)
+
+
+@pytest.mark.parametrize("fate", ["lost", "refused"])
+async def test_who_fences_one_that_is_being_fenced_waits_for_that(
+    join: Join, tables: Tables, nursery: trio.Nursery, fate: str, autojump_clock: Clock
+) -> None:
+    ring = SlowFences(tables, ["fine", fate])
+    first, second = await join(), await join(ring)
+    process, errors = first.ownership.process, list[StoreError]()
+
+    async def fence() -> None:
+        try:
+            await second.ownership.fence(process)
+        except StoreError as error:
+            errors.append(error)
+
+    for _ in range(2):
+        nursery.start_soon(fence)
+        await trio.testing.wait_all_tasks_blocked()
+    ring.through.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert not ring.fates, "the one tried again, or else the other one did"
+    assert [str(error) for error in errors] == ([] if fate == "lost" else ["planted"])
     assert second.stats().fencings == 1
 
 

@@ -203,7 +203,7 @@ class Leasing:
             if self._ledger.is_older(e.receipt):
                 self._ledger.older_ops.add(e.op)
             return
-        if e.session and e.session != m.session:
+        if e.session and e.session != m.session and not self._is_cut_off(m):
             self._ledger.report.note("foreign_settle")
             self._ops[e.op] = (None, e)
             return
@@ -223,6 +223,11 @@ class Leasing:
             m.sub.held -= 1
             m.sub = None
 
+    def _is_cut_off(self, m: Msg) -> bool:
+        """Its shard has another owner by now, who may only know it from the lease cache: then it is
+        good for whoever has the receipt, as its session may be gone."""
+        return m.opens != self._ledger.owners(m.id).count
+
     def verdict(self, e: Verdict) -> None:
         asked = self._ops.pop(e.op, None)
         if asked is None:
@@ -238,7 +243,7 @@ class Leasing:
             if m is None:
                 self._ledger.violate("stale_settle", "its receipt was not valid", None, settle, e)
                 return
-            if m.opens != self._ledger.owners(m.id).count:
+            if self._is_cut_off(m):
                 self._ledger.report.note("honoured")
             if settle.kind == "ack":
                 self._acked(m, settle.receipt, e)

@@ -198,6 +198,15 @@ def test_nobody_settles_anothers_grant() -> None:
     assert not broken(server(OUT, refused, settle(11, "r1")))
 
 
+def test_whoever_has_a_receipt_of_a_dead_owner_may_settle_it() -> None:
+    foreign = [Settle(0, 10, "ack", "r1", "T"), Verdict(0, 10, "ok")]
+    report = check(server(OUT, CRASH, foreign, stored()))
+    assert report.ok
+    assert report.notes == {"honoured": 1}
+    refused = [Settle(0, 10, "ack", "r1", "T"), Verdict(0, 10, "lease_lost")]
+    assert not broken(server(OUT, CRASH, refused, settle(11, "r1"), stored()))
+
+
 def test_a_start_needs_a_valid_receipt() -> None:
     history = server(published(1), grant(1, "r1", reserved=True))
     assert not broken([*history, Start(0, "r1"), Start(0, "r1"), void(1)])

@@ -143,6 +143,30 @@ async def test_it_belongs_here(autojump_clock: Any) -> None:
     assert await world.open() == "here"
 
 
+async def test_what_was_given_up_is_not_claimed_again(autojump_clock: Any) -> None:
+    """Its row still names this node, and so does another one that has just read it."""
+    world = World(reroute_ms=20)
+    world.has("a", 5)
+
+    def released() -> None:
+        world.owner = None
+        world.nodes["b"].answer = asked
+
+    asked, world.nodes["b"].answer = world.nodes["b"].answer, lambda _: Moved(1, "a", 5)
+    world.router._routes[SLOT] = Route("b", 0)
+    async with trio.open_nursery() as nursery:
+        answers: list[Any] = []
+
+        async def open_it() -> None:
+            answers.append(await world.open())
+
+        nursery.start_soon(open_it)
+        await trio.sleep(0.5)
+        assert (answers, world.opened_here) == ([], 0)
+        released()
+    assert (answers[0].process, world.opened_here) == ("b", 0)
+
+
 @pytest.mark.parametrize("believed", [False, True])
 async def test_somebody_else_has_it_after_all(autojump_clock: Any, believed: bool) -> None:
     world = World()

@@ -41,6 +41,8 @@ class Air:
         """Addresses of machines that are gone."""
         self.frames = 0
         self._ends: dict[LinkEnd, None] = {}
+        self._closing: dict[LinkEnd, None] = {}
+        """Ends that are over, whose peers can't hear that before a cut is."""
         self._cuts: dict[tuple[str, str], int] = {}
         """By the names of nodes, from and to: how many cuts there are."""
 
@@ -64,8 +66,10 @@ class Air:
             self._go_on(way)
 
     def _go_on(self, way: tuple[str, str]) -> None:
-        for link in self._of(lambda link: (link.own.member, link.peer.own.member) == way):
-            link.go_on()
+        for link in [*self._ends, *self._closing]:
+            if (link.own.member, link.peer.own.member) == way:
+                self._closing.pop(link, None)
+                link.go_on()
 
     def heal(self) -> None:
         """All cuts are over."""
@@ -105,6 +109,11 @@ class Air:
 
     def leave(self, link: LinkEnd) -> None:
         self._ends.pop(link, None)
+
+    def hold(self, link: LinkEnd) -> None:
+        """Something of it waits for a cut to end."""
+        if link.over:
+            self._closing[link] = None
 
     def _of(self, wanted: Callable[[LinkEnd], bool]) -> list[LinkEnd]:
         return [link for link in self._ends if wanted(link)]
@@ -175,6 +184,8 @@ class LinkEnd:
             self.waiting = max(0, self.waiting - len(frame or b""))
             self._make_room()
             self.peer.own.take(self.peer._arrive, frame)
+        if self._way:
+            self._air.hold(self)
 
     def _arrive(self, frame: bytes | None) -> None:
         self._heard_at = self._world.now
@@ -194,6 +205,8 @@ class LinkEnd:
         self.over = True
         self.waiting = 0
         self._air.leave(self)
+        if self._way:
+            self._air.hold(self)
         self._ended.set()
         self._make_room()
 

@@ -51,6 +51,9 @@ class Network:
         self.world = world
         self.replicas = Replicas()
         self.down: set[int] = set()
+        self.left: set[tuple[Any, ...]] = set()
+        """Processes that have left. A row of one of them may come back: the transaction that was to
+        make it had timed out, and is tried again by its coordinator."""
         self._clock = 0
 
     def stamp(self, skew: int) -> int:
@@ -183,6 +186,8 @@ class SimulatedRing:
         if not isinstance(write, Delete) or write.table is not ROSTER:
             return
         process = write.key[-1:]
+        if process in self._network.left:
+            return
         nodes = self._network.replicas.decided.partition(NODES, process)
         row = nodes.live(()) if nodes.rows else None
         if row is not None and not row["fenced"]:
@@ -321,6 +326,8 @@ class SimulatedRing:
         replicas = self._network.replicas
         applied = replicas.decide(change, up[:QUORUM])
         replicas.commit(change.table, change.key, told)
+        if applied and change.table is NODES and change.row is None:
+            self._network.left.add(change.key)
         return applied
 
     def _doubt(self, change: Change, up: list[int]) -> None:

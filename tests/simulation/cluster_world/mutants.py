@@ -125,7 +125,7 @@ def a_delete_misses_a_shard() -> Patches:
     "drain",
     "audit",
     "exception",
-    seed=36,
+    seed=61,
 )
 def frames_of_a_superseded_holder_are_accepted() -> Patches:
     def anybodys(self: ShardRunner, prefix: str, sink: Any) -> Subscription | None:

@@ -42,6 +42,7 @@ class Machine:
         self.url = f"ws://127.0.0.1{self._port}"
         self._environment = {
             **environment(),
+            "PYTHONUNBUFFERED": "1",  # a page shows a terminal, where lines come in their order
             "PATH": f"{Path(sys.prefix, 'bin')}{os.pathsep}{os.environ['PATH']}",
             "PUSHLANE_URL": self.url,
             "PUSHLANE_LISTEN": f"127.0.0.1{self._port}",

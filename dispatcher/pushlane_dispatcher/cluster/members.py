@@ -124,8 +124,11 @@ class Members:
 
     @property
     def is_leaving(self) -> bool:
-        """This node keeps no slots, if it ever had any."""
-        return self.leaving or (self._own is not None and DISPATCHER not in self._own.roles)
+        """This node keeps no slots, if it ever had any. One that drains goes on with them while
+        nobody else could take any."""
+        if self._own is not None and DISPATCHER not in self._own.roles:
+            return True
+        return self.leaving and any(map(takes_slots, self.others))
 
     # Who is dead
 
@@ -214,7 +217,7 @@ class Members:
     def places(self) -> list[Place]:
         """Nodes that may own slots, this one included."""
         own = [] if self._own is None or self.is_leaving else [self._own]
-        there = [member for member in (*own, *self.others) if takes_slots(member)]
+        there = [*own, *filter(takes_slots, self.others)]
         # Nobody takes part before somebody reached it; the only ones there need nobody for that.
         placed = [member for member in there if member.placed] or there
         return [Place(member.name, member.process, member.weight) for member in placed]

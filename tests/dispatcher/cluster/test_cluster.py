@@ -383,6 +383,18 @@ async def test_who_stops_waits_for_a_slot_that_somebody_needs_for_a_moment(
             await until(lambda: not slots.ours(), 1)
 
 
+async def test_the_last_node_serves_until_it_has_stopped(autojump_clock: object) -> None:
+    async with cluster(1) as world:
+        await make(world, shards=2)
+        [node] = world.nodes
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.dispatcher.leave)
+            done = await Client(node).publish(*numbered(0, 10))
+        assert not done.failed
+        assert trio.current_time() - began < 1
+
+
 async def test_the_last_node_is_not_drained(autojump_clock: object) -> None:
     async with cluster(2) as world:
         first, second = world.nodes

@@ -254,3 +254,10 @@ async def test_who_takes_slots(autojump_clock: Any) -> None:
         assert {place.process for place in it.members.places} == {"own", "b"}
         it.members.leaving = True
         assert {place.process for place in it.members.places} == {"b"}
+        assert it.members.is_leaving
+        row = it.roster.rows["b"]
+        it.roster.rows["b"] = msgspec.structs.replace(row, draining=True)
+        it.roster.rows["d"] = msgspec.structs.replace(it.roster.rows["d"], draining=True)
+        await trio.sleep(0.5)
+        assert {place.process for place in it.members.places} == {"own"}
+        assert not it.members.is_leaving, "nobody else could take them"

@@ -98,6 +98,7 @@ test: check $(DEMO_BUILT) ## check, then run all tests
 	@tools/install-debian cc gcc libc6-dev
 	@tools/install-debian node nodejs npm
 	@tools/install-debian chromium chromium
+	@tools/install-debian ip iproute2
 	$(call step,tests of the core: they alone must cover it)
 	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
 	$(call step,all other tests)
@@ -223,11 +224,11 @@ soak: setup $(JS_BUILT) ## simulate, break a cluster: MINUTES (10) each; all cra
 	$(install-services)
 	$(install-cluster)
 	$(PY) -m tests.simulation --minutes $(or $(MINUTES),10) $(if $(STORE),--store $(STORE))
-	$(call step,whole clusters in the simulation)
-	$(PY) -m tests.simulation --store cluster --first 1000 --seeds 1000
 	$(PY) -m tests.crash --seed $$(date +%s)
 	$(PY) -m tests.outages --cluster --long --times 1 --minutes $(or $(MINUTES),10) --seed $$(date +%s)
 	ALL_PLACES=1 $(PY) -m tools.retrying -n 2 --dist worksteal tests/behaviour
+	$(call step,whole clusters in the simulation)
+	$(PY) -m tests.simulation --store cluster --first 1000 --seeds 1000
 
 # The second lock takes its versions from the first.
 compile = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -115,8 +115,6 @@ class Router:
         slot, own = slot_of(key), self._ownership.process
         process = own if self._is_here(key) else await self._locate(slot)
         if process == own:
-            if self._members.is_leaving and not self._is_here(key):  # others may not know it yet
-                raise Unsent("this server gives its queues to others", retry_ms=100)
             try:
                 shard = await self._open_here(row, number, claims)
             except OwnedElsewhere as other:

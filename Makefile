@@ -95,10 +95,8 @@ services: setup ## run Cassandra and Redis; CASSANDRA_PORT=9042 REDIS_PORT=6379 
 
 test: check $(DEMO_BUILT) ## check, then run all tests
 	$(install-services)
-	@tools/install-debian cc gcc libc6-dev
-	@tools/install-debian node nodejs npm
+	$(install-cluster)
 	@tools/install-debian chromium chromium
-	@tools/install-debian ip iproute2
 	$(call step,tests of the core: they alone must cover it)
 	$(PY) -m pytest -n 2 --cov --cov-report=term tests/dispatcher/core
 	$(call step,all other tests)

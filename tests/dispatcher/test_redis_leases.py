@@ -24,6 +24,7 @@ from tests.dispatcher.rig import TENANT, Rig, memory_store, settle_as_anybody
 from tools.services.redis import Redis, running_redis
 
 QUICK = Settings(cache_rest_ms=200)
+PATIENT = Settings(cache_claim_ms=30_000)
 HOUR_MS = 3_600_000
 PATIENCE_SECONDS = 60
 
@@ -35,10 +36,12 @@ def server() -> Iterator[Redis]:
 
 
 @asynccontextmanager
-async def node(store: MemoryStore, server: Redis) -> AsyncIterator[Rig]:
-    leases = RedisLeases(server.url, RedisLimits(connect_ms=300, answer_ms=500))
+async def node(store: MemoryStore, server: Redis, settings: Settings = QUICK) -> AsyncIterator[Rig]:
+    """`PATIENT` waits for Redis to say what is out, however busy the machine is."""
+    wait_ms = 500 if settings is QUICK else settings.cache_claim_ms
+    leases = RedisLeases(server.url, RedisLimits(connect_ms=wait_ms, answer_ms=wait_ms))
     try:
-        async with open_dispatcher(store, leases, settings=QUICK) as dispatcher:
+        async with open_dispatcher(store, leases, settings=settings) as dispatcher:
             queue = await dispatcher.open(TENANT, "q", create=True)
             yield Rig(dispatcher, queue)
     finally:
@@ -115,7 +118,7 @@ async def test_redis_is_killed_under_load_and_comes_back_empty(server: Redis) ->
             prefix, last = consumer.sub.prefix, consumer.runs[-1].n
             power.cancel()  # nothing is closed in good order
             await trio.sleep_forever()
-    async with node(MemoryStore(store.tables), server) as r:
+    async with node(MemoryStore(store.tables), server, PATIENT) as r:
         second = r.consumer(1_000)
         assert r.runner.stats().leased == 200 - settled
         assert (await settle_as_anybody(r, prefix, last)).lost == []
@@ -177,7 +180,7 @@ async def test_a_redis_that_is_ahead_of_the_store_is_overwritten(server: Redis) 
         await publish(r, 0, 5)
         with server.client() as client:
             client.set(epoch_key(cache_name(r.runner.key)), 1_000_000)
-    async with node(MemoryStore(store.tables), server) as r:
+    async with node(MemoryStore(store.tables), server, PATIENT) as r:
         consumer = r.consumer(10, lease_ms=HOUR_MS)
         await consumer.got(5)
         await knows(r, server, 5)

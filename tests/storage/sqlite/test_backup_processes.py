@@ -23,20 +23,27 @@ from pushlane_storage.sqlite import copying
 from pushlane_storage.sqlite.{module} import {module}
 
 copying.PIECE_ROWS = 50
+told = []
 
 def tell(stage, done, total):
+    told.append(stage)
     print(stage, flush=True)
     if stage in {stages}:
         time.sleep(0.05)
+    if stage == {halt!r} or len(told) == {halt!r}:
+        time.sleep(3600)  # until it is killed
 
 {module}(Path(sys.argv[1]), Path(sys.argv[2]), progress=tell)
 print("done", flush=True)
 """
 
 
-def helper(module: str, source: Path, target: Path, *slow: str) -> Child:
-    """A process that makes a backup, or restores one, and takes its time for some stages."""
-    return Child(HELPER.format(module=module, stages=slow), source, target)
+def helper(module: str, source: Path, target: Path, *slow: str, halt: str | int = "") -> Child:
+    """A process that makes a backup, or restores one, and takes its time for some stages.
+
+    It goes no further than this stage, or than what it says after so many lines.
+    """
+    return Child(HELPER.format(module=module, stages=slow, halt=halt), source, target)
 
 
 def told(child: Child, line: str) -> None:
@@ -85,7 +92,7 @@ async def test_the_log_starts_anew_while_a_slow_backup_reads(opened: Opened) -> 
 async def test_kill_9_in_the_middle_of_a_backup(opened: Opened, stage: str) -> None:
     store = await opened()
     await fill(await claimed(store), 2, 50)
-    child = helper("backup", opened.folder, opened.backup, stage)
+    child = helper("backup", opened.folder, opened.backup, halt=stage)
     told(child, stage)
     child.kill()
     with pytest.raises(BackupUnfinished):
@@ -104,7 +111,7 @@ async def test_kill_9_in_the_middle_of_a_restore(opened: Opened, passed: int) ->
     await fill(await claimed(store), 1, 10)
     backup(opened.folder, opened.backup)
     place = opened.folder.parent / "again"
-    child = helper("restore", opened.backup, place, *STAGES)
+    child = helper("restore", opened.backup, place, halt=3 * passed)
     said = [child.line() for _ in range(3 * passed)]
     child.kill()
     if "copying" in said and "done" not in said:

@@ -22,29 +22,29 @@ BEFORE_S = 1.0
 def killed(nodes: list[Node], rounds: int) -> None:
     times = []
     for turn in range(rounds):
-        victim, *others = _turned(nodes, turn)
-        times.append(asyncio.run(_failover(others, victim.kill)))
+        victim, *others = turned(nodes, turn)
+        times.append(measured(others, victim.kill))
         _come_back(victim)
         tell("  kill -9, s", f"{times[-1]:.2f}")
-    _say("kill -9: all queues go on after, s (median)", times, KILL_S)
+    median_of("kill -9: all queues go on after, s (median)", times, KILL_S)
 
 
 def hung(nodes: list[Node], rounds: int) -> None:
     times = []
     for turn in range(rounds):
-        victim, *others = _turned(nodes, turn)
-        times.append(asyncio.run(_failover(others, victim.pause)))
+        victim, *others = turned(nodes, turn)
+        times.append(measured(others, victim.pause))
         victim.go_on()
         tell("  SIGSTOP, s", f"{times[-1]:.2f}")
         time.sleep(SHARE_S)
-    _say("SIGSTOP: all queues go on after, s (median)", times, HANG_S)
+    median_of("SIGSTOP: all queues go on after, s (median)", times, HANG_S)
 
 
 def stopped(nodes: list[Node], rounds: int) -> None:
     """A third of all clients are with the one that stops; a balancer sends them elsewhere then."""
     times, errors, ends = [], 0, []
     for turn in range(rounds):
-        victim, *others = _turned(nodes, turn)
+        victim, *others = turned(nodes, turn)
         load, struck, took = asyncio.run(_planned(victim, others))
         ends.append(took)
         _come_back(victim)
@@ -61,15 +61,15 @@ def stopped(nodes: list[Node], rounds: int) -> None:
         )
     tell("SIGTERM: the process ends after, s (median)", f"{statistics.median(ends):.2f}")
     say("SIGTERM: errors that SDK clients saw", f"{errors}", errors == 0, "0")
-    _say("SIGTERM: p99 of publish to delivery, s (median)", times, DRAIN_P99_S)
+    median_of("SIGTERM: p99 of publish to delivery, s (median)", times, DRAIN_P99_S)
 
 
-def _turned(nodes: list[Node], turn: int) -> list[Node]:
+def turned(nodes: list[Node], turn: int) -> list[Node]:
     first = turn % len(nodes)
     return nodes[first:] + nodes[:first]
 
 
-def _say(name: str, times: list[float], bar: float) -> None:
+def median_of(name: str, times: list[float], bar: float) -> None:
     found = statistics.median(times)
     say(name, f"{found:.2f}", found < bar, f"< {bar:g}")
 
@@ -84,6 +84,11 @@ def _urls(producers: list[str], consumers: list[str]) -> dict[str, tuple[str, st
 def make_queues(node: Node) -> None:
     for queue in QUEUES:
         node.put(f"/v1/queues/{queue}", SHARDS)
+
+
+def measured(others: list[Node], strike: Callable[[], None]) -> float:
+    """Seconds until all queues go on, through these nodes."""
+    return asyncio.run(_failover(others, strike))
 
 
 async def _failover(others: list[Node], strike: Callable[[], None]) -> float:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tools.services.cassandra_files import Options
 from tools.services.redis import running_redis
 
 SIZE = 3
-START_S, STOP_S = 60.0, 60.0
+START_S, STOP_S = 180.0, 60.0
 TENURE_MS = 1_000
 """Less than usual: a node that comes back gets its share before the next round."""
 SHARE_S = 8.0
@@ -32,21 +32,26 @@ UTIME = 11
 class Node:
     """It may be killed, paused and stopped, and started again where it was."""
 
-    def __init__(self, name: str, folder: Path, backing: list[str]) -> None:
+    def __init__(
+        self, name: str, folder: Path, backing: list[str],
+        host: str = "127.0.0.1", within: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """`within` stands before its command."""
         self.name = name
         self._log = folder / f"{name}.log"
         self._backing = backing
-        self._listen = "127.0.0.1:0"
+        self._listen = f"{host}:0"
+        self._within = within
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
 
     def start(self) -> None:
         """It is ready when this returns."""
         before = self._log.stat().st_size if self._log.exists() else 0
-        command = [*SERVE, "--listen", self._listen, "--set", f"cluster.name={self.name}"]
+        command = [*self._within, *SERVE, "--listen", self._listen, *self._backing]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--log-level", "warning", *self._backing],
+                [*command, "--set", f"cluster.name={self.name}", "--log-level", "warning"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                 env={k: v for k, v in os.environ.items() if not k.startswith("PUSHLANE_")},
             )  # fmt: skip

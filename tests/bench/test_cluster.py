@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.cluster.failover import _p99, _turned, _urls
+from bench.cluster.failover import _p99, _urls, turned
 from bench.cluster.load import Load, Trace
 
 
@@ -28,7 +28,7 @@ def test_the_slowest_hundredth_is_left_out_and_what_never_came_counts_for_nothin
 
 def test_each_round_has_another_victim() -> None:
     nodes: list[Any] = ["a", "b", "c"]
-    assert [_turned(nodes, turn)[0] for turn in range(4)] == [*nodes, nodes[0]]
+    assert [turned(nodes, turn)[0] for turn in range(4)] == [*nodes, nodes[0]]
 
 
 def test_producers_and_consumers_are_spread_over_nodes() -> None:

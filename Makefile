@@ -76,6 +76,12 @@ serve: $(CAN_SERVE) ## run the server; installs only what it needs
 demo: $(CAN_SERVE) $(DEMO_BUILT) ## run a server and a page that shows it at work; PORT=8430 DATA=folder
 	@exec $(PY) -m tools.demo $(if $(PORT),--port $(PORT)) $(if $(DATA),--data $(DATA))
 
+.PHONY: demo-cluster
+demo-cluster: setup $(DEMO_BUILT) ## the same on a cluster, on a Cassandra and a Redis; NODES=3 PORT=8430 DATA=folder
+	$(install-services)
+	@exec $(PY) -m tools.demo --nodes $(or $(NODES),3) $(if $(PORT),--port $(PORT)) \
+		$(if $(DATA),--data $(DATA))
+
 .PHONY: cluster
 cluster: setup ## run servers on a Cassandra and a Redis; NODES=3 RING=3 PORT=8420 FOLDER=folder
 	$(install-services)

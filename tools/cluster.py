@@ -16,12 +16,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from tools.services.cassandra import RING_OF_THREE, running_cassandra
-from tools.services.cassandra_files import Options
+from tools.services.backing import Backing, running_backing
+from tools.services.cassandra import RING_OF_THREE
 from tools.services.folder import locked, scratch_folder
 from tools.services.ports import answers, free_port
 from tools.services.process import CannotStart, Process
-from tools.services.redis import running_redis
 
 HOST = "127.0.0.1"
 PORT = 8420
@@ -41,11 +40,10 @@ class Stopped(Exception):
 class Node:
     """A server."""
 
-    def __init__(self, name: str, port: int, store: str, leases: str, folder: Path) -> None:
+    def __init__(self, name: str, port: int, backing: Backing, folder: Path) -> None:
         self.name = name
         self.url = f"http://{HOST}:{port}"
-        options = ["--listen", f"{HOST}:{port}", "--store", store, "--leases", leases]
-        command = [*COMMAND, *options, "--set", f"cluster.name={name}"]
+        command = [*COMMAND, "--listen", f"{HOST}:{port}", *backing.options(name)]
         self.process = Process(name, command, folder / f"{name}.log")
         self.is_up = False
 
@@ -70,9 +68,13 @@ def main(args: Sequence[str]) -> None:
     try:
         with _folder(options.folder) as folder, ExitStack() as services:
             ports = _ports(options.port, options.nodes)
-            store, leases = _services(options, folder, services)
+            backing = services.enter_context(
+                running_backing(
+                    folder, ring=options.ring, store=options.store, leases=options.leases
+                )
+            )
             nodes = [
-                Node(f"node-{number}", port, store, leases, folder)
+                Node(f"node-{number}", port, backing, folder)
                 for number, port in enumerate(ports, 1)
             ]
             with suppress(Stopped):  # not further out: no log is needed of what went well
@@ -118,24 +120,6 @@ def _end(nodes: list[Node]) -> None:
             os.kill(node.process.pid, signal.SIGTERM)
     for node in nodes:
         node.process.terminate(STOP_SECONDS)
-
-
-def _services(options: argparse.Namespace, folder: Path, services: ExitStack) -> tuple[str, str]:
-    """URLs of the store and the lease cache; what is not named is started."""
-    store, leases = options.store, options.leases
-    if leases is None:
-        leases = services.enter_context(running_redis(folder=folder, port=free_port())).url
-    if store is None:
-        size = options.ring
-        ring = services.enter_context(
-            running_cassandra(
-                size,
-                Options(sync="batch" if size == 1 else "periodic"),
-                folder=folder / f"ring-of-{size}",
-            )
-        )
-        store = ring.url("pushlane")
-    return store, leases
 
 
 def _ports(first: int, count: int) -> list[int]:

@@ -34,6 +34,8 @@ export class Demo {
   private constructor(
     readonly client: Client,
     readonly url: string,
+    /** Of the servers: one, or the nodes of a cluster. */
+    readonly nodes: string[],
     readonly queue: string,
     readonly settings: DemoSettings,
   ) {
@@ -48,19 +50,24 @@ export class Demo {
   }
 
   static async open(settings: DemoSettings): Promise<Demo> {
-    const { url } = await serverState();
+    const { url, nodes } = await serverState();
     const client = await connect(url, {
       name: "the page",
       transport: "ws",
       settings: { connectMs: CONNECT_MS, backoffMaxMs: RECONNECT_MS },
     });
-    const demo = new Demo(client, url, await findQueue(), settings);
+    const names = nodes.map(({ name }) => name);
+    const demo = new Demo(client, url, names, await findQueue(), settings);
     await demo.begin();
     return demo;
   }
 
   get dead(): string {
     return `${this.queue}.dead`;
+  }
+
+  get isCluster(): boolean {
+    return this.nodes.length > 1;
   }
 
   get isAway(): boolean {
@@ -110,10 +117,16 @@ export class Demo {
     consumer.start();
   }
 
-  /** kill -9 the server; resolves when it is back. */
-  async restart(): Promise<void> {
-    this.news.tell("kill -9: the server is gone.", "bad");
-    await restartServer();
+  /** kill -9 a server; resolves when it is back. */
+  async restart(name: string = this.nodes[0]!): Promise<void> {
+    if (!this.isCluster) {
+      this.news.tell("kill -9: the server is gone.", "bad");
+      await restartServer(name);
+      return;
+    }
+    this.news.tell(`kill -9: ${name} is gone. The others take over what it had.`, "bad");
+    await restartServer(name);
+    this.news.tell(`${name} is back, and gets its share again.`, "good");
   }
 
   /** Fix the bug, then send the dead letters back. */
@@ -171,7 +184,9 @@ export class Demo {
       this.outages.push(away);
       const seconds = (away / 1000).toFixed(1);
       this.news.tell(
-        `The server is back after ${seconds} s. Everybody reconnected by themselves.`,
+        this.isCluster
+          ? `This page was on that server. It reconnected by itself after ${seconds} s.`
+          : `The server is back after ${seconds} s. Everybody reconnected by themselves.`,
         "good",
       );
     } else if (this.client.state === "connecting") {

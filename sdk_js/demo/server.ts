@@ -1,9 +1,16 @@
-/** The small process behind the page: it knows where the server is, and can kill it. */
+/** The small process behind the page: it knows where the servers are, and can kill one. */
 
-export interface ServerState {
-  url: string;
+export interface Node {
+  name: string;
   isRunning: boolean;
   starts: number;
+}
+
+export interface ServerState {
+  /** Where clients connect. */
+  url: string;
+  /** One server, or the nodes of a cluster. */
+  nodes: Node[];
 }
 
 async function ask(path: string, method: string): Promise<ServerState> {
@@ -15,4 +22,5 @@ async function ask(path: string, method: string): Promise<ServerState> {
 export const serverState = (): Promise<ServerState> => ask("/control/state", "GET");
 
 /** kill -9; resolves when it is back. */
-export const restartServer = (): Promise<ServerState> => ask("/control/restart", "POST");
+export const restartServer = (name: string): Promise<ServerState> =>
+  ask(`/control/restart/${encodeURIComponent(name)}`, "POST");

@@ -1,4 +1,8 @@
-"""`make demo`: a server and a page that shows what it does, until Ctrl-C."""
+"""`make demo`: a server and a page that shows what it does, until Ctrl-C.
+
+With `--nodes` it is a cluster on a Cassandra and a Redis. A server that is killed stays away for a
+while, so that one sees the others take over.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import trio
@@ -15,42 +19,79 @@ import trio
 from pushlane_gateway.listener.connection import Service
 from pushlane_gateway.listener.listener import open_listener
 from pushlane_gateway.listener.socket import Socket
+from tools.demo.balancer import Balancer
 from tools.demo.gateway import HOST, Gateway
 from tools.demo.site import ORIGINS, find_files, make_site
 from tools.services.ports import answers, free_port
 from tools.services.process import CannotStart
 
 JAVASCRIPT = Path(__file__).parents[2] / "sdk_js"
+BUNDLE = "pushlane.min.js"
 PORT = 8430
 LOG = "server.log"
+MOST_NODES = 5
+AWAY_S = 6.0
+"""How long a killed server of a cluster stays away; the others take over in half of that."""
 
 
 def main(args: Sequence[str]) -> None:
     options = _parser().parse_args(args)
     try:
-        with _folder(options.data) as folder:
-            trio.run(_serve, options.port, options.gateway_port, folder)
+        with _folder(options.data) as folder, ExitStack() as services:
+            files = find_files(JAVASCRIPT / "demo" / "dist", JAVASCRIPT / "dist" / BUNDLE)
+            ports = _ports(options)
+            servers = _servers(options, ports[-options.nodes :], folder, services)
+            trio.run(_serve, ports, servers, files, folder)
     except* CannotStart as faults:
         sys.exit("\n".join(str(fault) for fault in _each(faults)))
 
 
-async def _serve(port: int, gateway_port: int | None, folder: Path) -> None:
-    page, bundle = JAVASCRIPT / "demo" / "dist", JAVASCRIPT / "dist" / "pushlane.min.js"
-    files = find_files(page, bundle)
-    gateway_port = gateway_port or (port + 1 if port else free_port())
-    for wanted in (port, gateway_port):
+def _ports(options: argparse.Namespace) -> list[int]:
+    """Of the page; of what clients connect to; of servers behind that, if it is not the server."""
+    first = options.gateway_port or (options.port + 1 if options.port else free_port())
+    behind = [free_port() for _ in range(options.nodes)] if options.nodes > 1 else []
+    ports = [options.port, first, *behind]
+    for wanted in ports:
         if wanted and answers(HOST, wanted):
             raise _taken(wanted)
-    gateway = Gateway(gateway_port, folder / "data", folder / LOG)
-    service = Service(make_site(gateway, files), _no_session, ORIGINS.allows)
+    return ports
+
+
+def _servers(
+    options: argparse.Namespace, ports: Sequence[int], folder: Path, services: ExitStack
+) -> list[Gateway]:
+    if options.nodes == 1:
+        return [Gateway(ports[0], ["--data", str(folder / "data")], folder / LOG)]
+    from tools.services.backing import running_backing  # `make demo` has no driver for these
+
+    backing = services.enter_context(
+        running_backing(folder, store=options.store, leases=options.leases)
+    )
+    names = [f"node-{number}" for number in range(1, options.nodes + 1)]
+    return [
+        Gateway(port, backing.options(name), folder / f"{name}.log", name=name, away_s=AWAY_S)
+        for name, port in zip(names, ports, strict=True)
+    ]
+
+
+async def _serve(
+    ports: Sequence[int], servers: Sequence[Gateway], files: dict[str, Path], folder: Path
+) -> None:
+    balancer = Balancer(servers, ports[1]) if len(servers) > 1 else None
+    url = servers[0].url if balancer is None else balancer.url
+    service = Service(make_site(url, servers, files), _no_session, ORIGINS.allows)
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with (
-            open_listener([f"{HOST}:{port}"], service) as listener,
+            open_listener([f"{HOST}:{ports[0]}"], service) as listener,
             trio.open_nursery() as nursery,
         ):
-            await nursery.start(gateway.run)
+            for server in servers:  # one after the other: the first one makes the tables
+                await nursery.start(server.run)
+            if balancer is not None:
+                await nursery.start(balancer.run)
             print(f"ready on http://{listener.addresses[0]}")
-            print(f"Ctrl-C ends it. Its server: {gateway.url}, its data: {folder}", flush=True)
+            what = "server" if balancer is None else f"{len(servers)} servers"
+            print(f"Ctrl-C ends it. Its {what}: {url}, its data: {folder}", flush=True)
             async for _ in signals:
                 nursery.cancel_scope.cancel()
 
@@ -95,6 +136,11 @@ def _parser() -> argparse.ArgumentParser:
         "--gateway-port", type=_port, help="of the server; unless given, the one after the page's"
     )
     parser.add_argument(
+        "--nodes", type=_nodes, default=1, help=f"how many servers, at most {MOST_NODES} (1)"
+    )
+    parser.add_argument("--store", help="of a cluster: a Cassandra that runs; else one is started")
+    parser.add_argument("--leases", help="of a cluster: a Redis that runs; else one is started")
+    parser.add_argument(
         "--data", type=Path, help="a folder to keep the messages in; unless given, they are "
         "gone when the demo ends"
     )  # fmt: skip
@@ -105,6 +151,13 @@ def _port(text: str) -> int:
     number = int(text)
     if not 0 <= number < 2**16 - 1:
         raise argparse.ArgumentTypeError(f"{text} is not a port")
+    return number
+
+
+def _nodes(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= MOST_NODES:
+        raise argparse.ArgumentTypeError(f"{text}: from 1 to {MOST_NODES} servers")
     return number
 
 

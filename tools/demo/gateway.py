@@ -1,4 +1,4 @@
-"""`pushlane serve` as a child: killed, it is started again, on the same port and the same data.
+"""`pushlane serve` as a child: killed, it is started again, on the same port and the same store.
 
 It doesn't matter who killed it: the page's button or a `kill -9` from another terminal.
 """
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,11 +34,17 @@ leases run out; shorter than the default, so that nobody waits for half a minute
 class Gateway:
     """The child, and how often it was started."""
 
-    def __init__(self, port: int, data: Path, log: Path) -> None:
+    def __init__(
+        self, port: int, options: Sequence[str], log: Path, *,
+        name: str = "server", away_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        """`options` of `pushlane serve`. Killed, it stays away for so long."""
+        self.name = name
         self.port = port
         self.starts = 0
-        self._data = data
+        self._options = options
         self._log = log
+        self._away_s = away_s
         self._child: subprocess.Popen[str] | None = None
         self._change = trio.Condition()
         self.is_running = False
@@ -58,6 +65,7 @@ class Gateway:
             task_status.started()
             while True:
                 await self._until_it_ends()
+                await trio.sleep(self._away_s)
                 await self._start()
         finally:
             self._kill()
@@ -90,14 +98,14 @@ class Gateway:
                     self._change.notify_all()
                 return
         self._kill()
-        raise self._fault("the server did not start")
+        raise self._fault(f"{self.name} did not start")
 
     def _spawn(self) -> subprocess.Popen[str]:
         """From this thread, which lives as long as we do: where the kernel offers it, the child
         dies with the thread that started it, so that no kill -9 of ours leaves it behind.
         """
         with_us = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        options = ["--listen", f"{HOST}:{self.port}", "--data", str(self._data)]
+        options = ["--listen", f"{HOST}:{self.port}", *self._options]
         options += ["--set", f"limits.resume_ms={RESUME_MS}"]
         with self._log.open("ab") as log:
             return subprocess.Popen(
@@ -119,7 +127,7 @@ class Gateway:
         self._close_pipe()
         by_itself = not self._wanted_end and code != -signal.SIGKILL
         if by_itself and time.monotonic() - since < QUICK_SECONDS:
-            raise self._fault(f"the server ended with {code}")
+            raise self._fault(f"{self.name} ended with {code}")
 
     def _kill(self) -> None:
         """Not gently: losing nothing that way is what this is about."""

@@ -1,4 +1,4 @@
-"""The page's files, and what it asks of us: where the server is, and to kill it.
+"""The page's files, and what it asks of us: where the servers are, and to kill one.
 
 Only pages of this machine may ask, under a name of this machine: the rule that a server without
 keys has for its own callers (auth/origin.py).
@@ -7,6 +7,7 @@ keys has for its own callers (auth/origin.py).
 from __future__ import annotations
 
 import mimetypes
+from collections.abc import Sequence
 from pathlib import Path
 
 import trio
@@ -34,9 +35,17 @@ def find_files(page: Path, bundle: Path) -> dict[str, Path]:
     return {path.name: path for path in (*page.iterdir(), bundle) if path.is_file()}
 
 
-def make_site(gateway: Gateway, files: dict[str, Path]) -> ASGIApp:
-    """The ASGI app."""
-    lock = trio.Lock()
+def make_site(url: str, gateways: Sequence[Gateway], files: dict[str, Path]) -> ASGIApp:
+    """The ASGI app. `url` is where clients go."""
+    locks = {gateway.name: (gateway, trio.Lock()) for gateway in gateways}
+    headers = _headers(url)
+
+    def state() -> Response:
+        nodes = [
+            {"name": each.name, "isRunning": each.is_running, "starts": each.starts}
+            for each in gateways
+        ]
+        return JSONResponse({"url": url, "nodes": nodes})
 
     async def show(request: Request) -> Response:
         path = files.get(request.path_params.get("name", INDEX))
@@ -44,20 +53,24 @@ def make_site(gateway: Gateway, files: dict[str, Path]) -> ASGIApp:
             return PlainTextResponse("there is no such page\n", 404)
         text = await trio.Path(path).read_bytes()
         kind = TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "text/plain"
-        return Response(text, media_type=kind, headers=_headers(gateway))
+        return Response(text, media_type=kind, headers=headers)
 
-    async def state(_: Request) -> Response:
-        return JSONResponse(_state(gateway))
+    async def tell(_: Request) -> Response:
+        return state()
 
-    async def restart(_: Request) -> Response:
+    async def restart(request: Request) -> Response:
+        found = locks.get(request.path_params["node"])
+        if found is None:
+            return PlainTextResponse("there is no such server\n", 404)
+        gateway, lock = found
         async with lock:
             await gateway.restart()
-        return JSONResponse(_state(gateway))
+        return state()
 
     routes = [
         Route("/", show),
-        Route("/control/state", state),
-        Route("/control/restart", restart, methods=["POST"]),
+        Route("/control/state", tell),
+        Route("/control/restart/{node}", restart, methods=["POST"]),
         Route("/{name}", show),
     ]
     return Guard(Starlette(routes=routes))
@@ -78,13 +91,9 @@ class Guard:
         await app(scope, receive, send)
 
 
-def _state(gateway: Gateway) -> dict[str, object]:
-    return {"url": gateway.url, "isRunning": gateway.is_running, "starts": gateway.starts}
-
-
-def _headers(gateway: Gateway) -> dict[str, str]:
+def _headers(url: str) -> dict[str, str]:
     """The page loads what is here, talks to its server, and to nobody else."""
-    there = f"{gateway.url} {gateway.url.replace('http:', 'ws:')}"
+    there = f"{url} {url.replace('http:', 'ws:')}"
     policy = (
         "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; "
         f"img-src 'self' data:; connect-src 'self' {there}; "

@@ -1,7 +1,7 @@
-/** The buttons that publish, and the one that kills the server. */
+/** The buttons that publish, and those that kill a server. */
 
 import type { Demo } from "../demo.js";
-import { byId, segmented, setClass, setText } from "./dom.js";
+import { byId, h, segmented, setClass, setText } from "./dom.js";
 
 const RATES = [
   ["0", "off"],
@@ -10,9 +10,9 @@ const RATES = [
 ] as const;
 
 export class ToolbarView {
-  private restart = byId("restart") as HTMLButtonElement;
   private connection = byId("connection");
-  private isRestarting = false;
+  /** By server. */
+  private killers = new Map<string, HTMLButtonElement>();
 
   constructor(private demo: Demo) {
     const press = (id: string, action: () => Promise<void>) =>
@@ -20,7 +20,7 @@ export class ToolbarView {
     press("publish-1", () => demo.publish(1));
     press("publish-100", () => demo.publish(100));
     press("publish-bad", () => demo.publishBad());
-    press("restart", () => this.kill());
+    for (const name of demo.nodes) byId("servers").append(this.killer(name));
     byId("steady").append(
       segmented("Publish steadily", RATES, "0", (rate) => (demo.producer.rate = Number(rate))),
     );
@@ -30,20 +30,27 @@ export class ToolbarView {
     this.demo.news.tell(String(error), "bad");
   }
 
-  private async kill(): Promise<void> {
-    this.isRestarting = true;
-    this.demo.onChange();
+  private killer(name: string): HTMLButtonElement {
+    const what = this.demo.isCluster ? ` ${name}` : " and restart";
+    const kill = () => void this.kill(name).catch((error) => this.fault(error));
+    const attributes = { type: "button", class: "danger", onclick: kill };
+    const button = h("button", attributes, h("code", {}, "kill -9"), what);
+    this.killers.set(name, button);
+    return button;
+  }
+
+  private async kill(name: string): Promise<void> {
+    const button = this.killers.get(name)!;
+    button.disabled = true;
     try {
-      await this.demo.restart();
+      await this.demo.restart(name);
     } finally {
-      this.isRestarting = false;
-      this.demo.onChange();
+      button.disabled = false;
     }
   }
 
   render(): void {
     const { state } = this.demo.client;
-    this.restart.disabled = this.isRestarting;
     setText(this.connection, state === "open" ? "connected" : "reconnecting");
     setClass(this.connection, "away", state !== "open");
     for (const id of ["publish-1", "publish-100", "publish-bad"]) {

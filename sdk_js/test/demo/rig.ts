@@ -43,9 +43,11 @@ export class Rig {
   private browser!: Browser;
   private said = "";
 
-  async start(): Promise<void> {
+  /** With `options` of the demo. */
+  async start(...options: string[]): Promise<void> {
     checkBuilt();
-    this.child = spawn(`${ROOT}/.venv/bin/python`, ["-m", "tools.demo", "--port", "0"], {
+    const command = ["-m", "tools.demo", "--port", "0", ...options];
+    this.child = spawn(`${ROOT}/.venv/bin/python`, command, {
       cwd: ROOT,
       stdio: ["ignore", "pipe", "pipe"],
     });

@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 120
 
 @asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[Gateway]:
-    gateway = Gateway(free_port(), folder / "data", folder / "log")
+    gateway = Gateway(free_port(), ["--data", str(folder / "data")], folder / "log")
     with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:
             await nursery.start(gateway.run)
@@ -63,7 +63,8 @@ async def test_what_it_said_is_told_when_it_cant_start(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind((HOST, 0))
         other.listen()
-        gateway = Gateway(other.getsockname()[1], tmp_path / "data", tmp_path / "log")
+        options = ["--data", str(tmp_path / "data")]
+        gateway = Gateway(other.getsockname()[1], options, tmp_path / "log")
         with trio.fail_after(PATIENCE_SECONDS), pytest.raises(CannotStart, match="can't listen on"):
             await gateway.run()
     assert not gateway.is_running

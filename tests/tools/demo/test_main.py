@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPMessage
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -46,8 +46,8 @@ class Running:
             answer = connection.getresponse()
             return Answer(answer.status, answer.headers, answer.read())
 
-    def state(self) -> dict[str, object]:
-        found: dict[str, object] = json.loads(self.ask("/control/state").body)
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.ask("/control/state").body)
         return found
 
     def stop(self, number: int) -> int:
@@ -128,11 +128,13 @@ def test_nothing_else_is(demo: Running, path: str) -> None:
 
 def test_the_page_can_kill_the_server(demo: Running) -> None:
     before = demo.state()
-    answer = demo.ask("/control/restart", "POST", origin=f"http://127.0.0.1:{demo.port}")
+    answer = demo.ask("/control/restart/server", "POST", origin=f"http://127.0.0.1:{demo.port}")
     assert answer.status == 200
     after = json.loads(answer.body)
-    assert after == before | {"starts": int(str(before["starts"])) + 1, "isRunning": True}
-    assert demo.ask("/control/restart").status == 405
+    [server] = before["nodes"]
+    assert after == before | {"nodes": [server | {"starts": server["starts"] + 1}]}
+    assert demo.ask("/control/restart/server").status == 405
+    assert demo.ask("/control/restart/another", "POST").status == 404
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_the_page_can_kill_the_server(demo: Running) -> None:
 )
 def test_strangers_get_nothing(demo: Running, headers: dict[str, str]) -> None:
     before = demo.state()
-    assert demo.ask("/control/restart", "POST", **headers).status == 403
+    assert demo.ask("/control/restart/server", "POST", **headers).status == 403
     assert demo.ask("/", **headers).status == 403
     assert demo.state() == before
 

@@ -143,8 +143,9 @@ def test_what_names_several_runs_or_none_goes_alone() -> None:
     heard = scene.add(shard, p(1), ("z", 2, 2))
     scene.add(shard, p(3))
     scene.add(shard)
+    scene.add(shard, p(4))
     scene.write()
-    assert scene.asked == [[p(1), ("z", 2, 2)], [p(3)], []]
+    assert scene.asked == [[p(1), ("z", 2, 2)], [p(3)], [], [p(4)]]
     scene.got[0](frames.Settled(1, [("z", 2, 2)]))
     assert heard.all[0].lost == [("z", 2, 2)]
 

@@ -27,7 +27,7 @@ MOST = 1_000
 """Receipts that go together: whoever waits for them waits no longer than for one large ack."""
 
 
-class Request(msgspec.Struct, eq=False, gc=False):
+class Request(msgspec.Struct, eq=False):
     """A settle as its caller said it."""
 
     low: int
@@ -47,7 +47,7 @@ class Together(msgspec.Struct, eq=False):
     receipts: list[ReceiptRun]
     requests: list[Request]
     size: int
-    """How many receipts; `MOST`: it goes alone."""
+    """How many receipts, or `MOST`: it goes alone."""
 
     def takes(
         self, shard: RemoteShard, prefix: str, generation: int, act: Act, silently: bool
@@ -63,9 +63,11 @@ class Together(msgspec.Struct, eq=False):
 
     def add(self, low: int, high: int, answer: SettleAnswer) -> bool:
         """Behind the last one: False when it is not, or too much."""
-        prefix, first, last = self.receipts[-1]
         size = self.size + high - low + 1
-        if low <= last or size > MOST:
+        if size > MOST:
+            return False
+        prefix, first, last = self.receipts[-1]
+        if low <= last:
             return False
         if low == last + 1:
             self.receipts[-1] = prefix, first, high

@@ -104,7 +104,7 @@ class Served:
 class FarSink:
     """The end of a subscription here: what its shard says goes over the links."""
 
-    __slots__ = ("_serving", "credit", "generation", "number", "prefix", "served")
+    __slots__ = ("_holds", "_serving", "credit", "generation", "number", "prefix", "served")
 
     def __init__(self, serving: Serving, number: int, served: Served, credit: int) -> None:
         self._serving = serving
@@ -114,8 +114,11 @@ class FarSink:
         """What its gateway grants, whether or not the shard holds back."""
         self.prefix = ""
         self.generation = 0
+        self._holds: tuple[int, int] | None = None
+        """What it holds, if that is not said yet: only the newest counts."""
 
     def deliver(self, runs: list[Run], again: bool, held: int, waiting: int) -> None:
+        self._holds = None
         self._serving.push(self, runs, again, held, waiting)
 
     def lost(self, receipts: list[ReceiptRun], held: int, waiting: int) -> None:
@@ -125,13 +128,21 @@ class FarSink:
         self._say(frames.Hungry(self.number, hungry, held, waiting))
 
     def holds(self, held: int, waiting: int) -> None:
-        self._say(frames.Holds(self.number, held, waiting))
+        if self._holds is None:
+            self._serving.holds_soon(self)
+        self._holds = held, waiting
+
+    def say_holds(self) -> None:
+        """If that is not said yet."""
+        if self._holds is not None:
+            self._say(frames.Holds(self.number, *self._holds))
 
     def ended(self, code: str, message: str, held: list[ReceiptRun]) -> None:
         self._serving.forget(self)
         self._say(frames.Ended(self.number, code, message, held))
 
     def _say(self, frame: frames.Frame) -> None:
+        self._holds = None  # the others say it as well
         self._serving.data.send(encode(frame))
 
 
@@ -148,6 +159,8 @@ class Serving:
         self._wall = wall
         self._settings = settings
         self._asks = 0
+        self._holding: dict[FarSink, None] = {}
+        """Those that are to be told what they hold, before the next write."""
         self._held_back: dict[FarSink, None] = {}
         """Those that get nothing until there is room on the way."""
         self._resume_ms = resume_ms
@@ -379,6 +392,7 @@ class Serving:
 
         def answer() -> None:
             if self._up:
+                sink.say_holds()
                 self.data.send(encode(frames.Credited(asked.id)))
 
         sink.credit = asked.credit
@@ -417,6 +431,17 @@ class Serving:
                 send(encode(piece))
         if self.data.waiting > self._settings.hold_bytes:
             self._hold_back(sink)
+
+    def holds_soon(self, sink: FarSink) -> None:
+        """A subscription holds another number: settles of one round change it many times."""
+        if not self._holding:
+            self.data.soon(self._say_holds)
+        self._holding[sink] = None
+
+    def _say_holds(self) -> None:
+        holding, self._holding = self._holding, {}
+        for sink in holding:
+            sink.say_holds()
 
     # Holding back
 

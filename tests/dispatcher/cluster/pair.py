@@ -38,6 +38,16 @@ class Lane:
 
     def __init__(self) -> None:
         self.frames: deque[bytes] = deque()
+        self._calls: list[Callable[[], None]] = []
+
+    def soon(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+
+    def gather(self) -> None:
+        """The next write is about to be."""
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call()
 
     def send(self, frame: bytes) -> None:
         self.frames.append(bytes(frame))
@@ -183,6 +193,8 @@ class Pair:
     @property
     def ways(self) -> list[tuple[Lane, Callable[[bytes], None]]]:
         """Lanes on which something is, with who takes it."""
+        for lane in (*self.asked.values(), *self.told.values()):
+            lane.gather()
         found = [(lane, self.serving.take) for lane in self.asked.values()]
         found += [(lane, self.asker.take) for lane in self.told.values()]
         return [(lane, take) for lane, take in found if lane.frames]
@@ -190,6 +202,7 @@ class Pair:
     def arrive(self, lane: Lane) -> None:
         """All that is on its way on one lane."""
         take = self.serving.take if lane in self.asked.values() else self.asker.take
+        lane.gather()
         while lane.frames:
             take(lane.frames.popleft())
 

@@ -89,6 +89,41 @@ async def test_what_gathers_in_a_round_leaves_in_one_write() -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_what_gathers_elsewhere_is_asked_for_before_the_next_write() -> None:
+    end = make_end(stream := Recording(), "a", "b", SMALL)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end.run)
+        await wait_all_tasks_blocked()
+        end.link.soon(lambda: end.link.send(b"two"))
+        end.link.send(b"one")
+        await wait_all_tasks_blocked()
+        end.link.soon(lambda: end.link.send(b"three"))
+        await wait_all_tasks_blocked()
+        assert stream.writes == [framed(b"one") + framed(b"two"), framed(b"three")]
+        nursery.cancel_scope.cancel()
+    end.link.soon(lambda: pytest.fail("it is over"))
+
+
+async def test_what_gathers_elsewhere_goes_before_the_last_word() -> None:
+    async with linked() as (a, b):
+        a.link.soon(lambda: a.link.send(b"x"))
+        a.link.close("done")
+        await wait_all_tasks_blocked()
+        assert b.got == [b"x"]
+        a.link.soon(lambda: pytest.fail("it is closed"))
+
+
+async def test_what_gathers_elsewhere_may_be_too_much_when_it_closes() -> None:
+    end = make_end(Stuck(), "a", "b", SMALL)
+    for _ in range(4):
+        end.link.send(b"x" * 950)
+    end.link.soon(lambda: end.link.send(b"y" * 200))
+    end.link.close("done")
+    assert end.link.why is not None
+    assert end.link.why.code is EndCode.OVERRUN
+    await end.run()
+
+
 async def test_writes_are_no_longer_than_they_may_be() -> None:
     end = make_end(stream := Recording(), "a", "b", SMALL)
     async with trio.open_nursery() as nursery:

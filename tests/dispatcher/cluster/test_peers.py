@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,6 +31,9 @@ class Link:
 
     def send(self, frame: bytes) -> None:
         self.sent.append(frame)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Nothing is asked here that gathers."""
 
     async def room(self, below: int) -> None:
         await trio.lowlevel.checkpoint()

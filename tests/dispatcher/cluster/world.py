@@ -39,7 +39,12 @@ class MemoryLink:
         self.peer: MemoryLink
         self._inbox: deque[tuple[float, bytes]] = deque()
         self._news = trio.Event()
+        self._calls: list[Callable[[], None]] = []
         self.over = False
+
+    def soon(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+        self._news.set()
 
     def send(self, frame: bytes) -> None:
         if not self.over and not self._air.is_cut(self._own, self._other):
@@ -59,6 +64,8 @@ class MemoryLink:
 
     async def run(self, take: Callable[[bytes | memoryview], None]) -> None:
         while not self.over:
+            while self._calls:
+                self._calls.pop(0)()
             if not self._inbox:
                 self._news = trio.Event()
                 await self._news.wait()

@@ -148,6 +148,14 @@ class LinkEnd:
             self.waiting += len(frame)
             self.own.send_now(self._depart, bytes(frame))
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """After all else that happens at this moment."""
+        self._world.after(0, self.own.take, self._gather, call)
+
+    def _gather(self, call: Callable[[], None]) -> None:
+        if not self.over:
+            call()
+
     async def room(self, below: int) -> None:
         while not self.over and self.waiting >= below:
             await self._room.wait()

@@ -6,20 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from pushlane.wire.errors import PushlaneError
-from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.callers.part import Part
 from pushlane_dispatcher.cluster import frames
-from pushlane_dispatcher.cluster.remote.shard import RemoteShard
+from pushlane_dispatcher.cluster.remote.settles import Together
 from pushlane_dispatcher.cluster.remote.sub import RemoteSub
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.core import opening
-from pushlane_dispatcher.core.act import Act
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.snapshot import Snapshot, lease_runs
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.shard.runner import ShardRunner
 from pushlane_dispatcher.shard.shards import Shards
-from pushlane_dispatcher.shard.sink import SettleAnswer
 from pushlane_gateway.auth.identity import Identity
 from pushlane_leases.interface import LeaseRun
 from pushlane_storage.cassandra.membership import Membership
@@ -72,18 +69,16 @@ def a_forwarded_publish_is_repeated_without_a_number() -> Patches:
 @plant("grant_after_ack", "confirmed_settle_lost", "stale_settle", "lost")
 def a_settle_over_a_stale_route_counts() -> Patches:
     """Its shard is gone, and its client hears that all is well."""
-    settled = RemoteShard._settled
+    told = Together.told
 
-    def hopeful(
-        self: RemoteShard, prefix: str, generation: int, act: Act, receipts: list[ReceiptRun],
-        answer: SettleAnswer, told: frames.Settled | PushlaneError,
-    ) -> None:  # fmt: skip
-        if isinstance(told, PushlaneError):
-            answer(SettleTicket(), None)
+    def hopeful(self: Together, answer: frames.Settled | PushlaneError) -> None:
+        if isinstance(answer, PushlaneError):
+            for request in self.requests:
+                request.answer(SettleTicket(), None)
         else:
-            settled(self, prefix, generation, act, receipts, answer, told)
+            told(self, answer)
 
-    return [(RemoteShard, "_settled", hopeful)]
+    return [(Together, "told", hopeful)]
 
 
 @plant("bounds")

@@ -69,6 +69,7 @@ class Link:
         "_sent_at",
         "_settings",
         "_sleeper",
+        "_soon",
         "_stream",
         "agreement",
         "ended",
@@ -90,6 +91,7 @@ class Link:
         self._outbox = bytearray()
         self._full: deque[bytearray] = deque()
         self._sleeper: trio.lowlevel.Task | None = None
+        self._soon: list[Callable[[], None]] = []
         self._moved: trio.Event | None = None
         self._flushed = trio.Event()
         self._scope = trio.CancelScope()
@@ -138,6 +140,13 @@ class Link:
             self._full.append(outbox)
             self._outbox = bytearray()
         if self._sleeper is not None:
+            self._wake()
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Have this called before the next write, with all else of this round: it may send what
+        has gathered by then. Never called when it is not open."""
+        if self.open:
+            self._soon.append(call)
             self._wake()
 
     async def room(self, below: int) -> None:
@@ -231,6 +240,8 @@ class Link:
     async def _write(self) -> None:
         """Until the last word has gone."""
         while self.open or self.waiting:
+            if self._soon:
+                self._gather()
             if not self.waiting:
                 await self._sleep()
                 continue
@@ -250,6 +261,11 @@ class Link:
             self.waiting -= len(piece)
             self._tell_moved()
         self._flushed.set()
+
+    def _gather(self) -> None:
+        calls, self._soon = self._soon, []
+        for call in calls:
+            call()
 
     async def _sleep(self) -> None:
         def abandon(_: object) -> trio.lowlevel.Abort:
@@ -297,6 +313,9 @@ class Link:
 
     def _shut(self, code: EndCode, text: str) -> None:
         """Take nothing more to send, and say the last word behind what waits."""
+        self._gather()
+        if not self.open:
+            return
         self.why = LinkEnd(code, text)
         self.open = False
         self._say(END)
@@ -323,5 +342,6 @@ class Link:
         self.ended = True
         self._outbox = bytearray()
         self._full.clear()
+        self._soon.clear()
         self.waiting = 0
         self._tell_moved()

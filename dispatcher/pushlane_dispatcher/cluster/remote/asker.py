@@ -11,6 +11,7 @@ from pushlane.wire.errors import PushlaneError, Unavailable
 from pushlane_dispatcher.browsing.question import Question, answer_type
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.frames import decode_told, encode
+from pushlane_dispatcher.cluster.remote.settles import Settles
 from pushlane_dispatcher.cluster.remote.shard import CUT, MOVED, RETRY_MS, RemoteShard, Sent
 from pushlane_dispatcher.cluster.remote.sub import RemoteSub, Said
 from pushlane_dispatcher.cluster.settings import ClusterSettings
@@ -28,6 +29,11 @@ class Way(Protocol):
     """Where frames leave: a link."""
 
     def send(self, frame: bytes) -> None: ...
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call this before the next write: it may send what has gathered by then. Not called where
+        the link is over."""
+        ...
 
     @property
     def waiting(self) -> int:
@@ -64,7 +70,7 @@ class Asker:
     ) -> None:  # fmt: skip
         self.process = process
         self.data = data
-        self.rest = rest
+        self._rest = rest
         self.now = now
         self.wall = wall
         self.settings = settings
@@ -75,6 +81,7 @@ class Asker:
         self._shards: dict[int, RemoteShard] = {}
         self._requests: dict[int, Got] = {}
         self._subs: dict[int, RemoteSub] = {}
+        self.settles = Settles(rest.soon, self.request, self._send)
         self._take: dict[type[Any], Callable[[Any], None]] = {
             frames.Opened: self._opened,
             frames.Moved: self._opened,
@@ -104,7 +111,7 @@ class Asker:
             raise Unsent(CUT, retry_ms=RETRY_MS)
         ref = self.number()
         opening = self._opening[ref] = Opening(row, number)
-        self.rest.send(encode(frames.Open(ref, row.tenant, row.name, row.id, number, hops, claims)))
+        self.say(frames.Open(ref, row.tenant, row.name, row.id, number, hops, claims))
         try:
             told = await opening.told.wait()
         finally:
@@ -122,7 +129,7 @@ class Asker:
         opening = self._opening.pop(told.ref, None)
         if opening is None:  # nobody waits any more
             if isinstance(told, frames.Opened):
-                self.rest.send(encode(frames.Leave(told.ref)))
+                self.say(frames.Leave(told.ref))
             return
         if isinstance(told, frames.Opened):
             self._shards[told.ref] = RemoteShard(self, told.ref, opening.row, opening.number)
@@ -132,9 +139,17 @@ class Asker:
         """Nobody has used it, and nobody will."""
         if self._shards.pop(shard.ref, None) is not None:
             shard.running = False
-            self.rest.send(encode(frames.Leave(shard.ref)))
+            self.say(frames.Leave(shard.ref))
 
     # Requests
+
+    def say(self, frame: frames.Frame) -> None:
+        """On the lane "rest", behind all that was said before."""
+        self.settles.flush()
+        self._send(frame)
+
+    def _send(self, frame: frames.Frame) -> None:
+        self._rest.send(encode(frame))
 
     def number(self) -> int:
         self._next += 1
@@ -189,7 +204,7 @@ class Asker:
             else:
                 waiter(told)
 
-        self.rest.send(encode(frame(self.request(got))))
+        self.say(frame(self.request(got)))
         told: frames.Answer = await waiter.wait()
         return told
 
@@ -200,7 +215,7 @@ class Asker:
         def got(told: frames.Yielded | PushlaneError) -> None:
             waiter(None if isinstance(told, PushlaneError) else told.record)
 
-        self.rest.send(encode(frames.Yield(self.request(got), session, term)))
+        self.say(frames.Yield(self.request(got), session, term))
         return await waiter.wait()
 
     async def hand_over(self, key: ShardKey, epoch: int, pieces: Sequence[bytes]) -> bool:
@@ -213,7 +228,7 @@ class Asker:
         for number, piece in enumerate(pieces, 1):
             last = number == len(pieces)
             id = self.request(got if last else _passed)
-            self.rest.send(encode(frames.HandOver(id, *key, epoch, piece, last)))
+            self.say(frames.HandOver(id, *key, epoch, piece, last))
         return await waiter.wait()
 
     # Subscriptions
@@ -250,6 +265,7 @@ class Asker:
     def over(self) -> None:
         """The links are gone."""
         self.up = False
+        self.settles.flush()  # they fail like the others that have no answer
         shards, self._shards = self._shards, {}
         for shard in shards.values():
             self._end(shard, "unavailable", CUT)

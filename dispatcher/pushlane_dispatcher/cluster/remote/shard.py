@@ -152,13 +152,11 @@ class RemoteShard:
         sub = self._subs[sink] = RemoteSub(self, sink, wish.ack_none)
         sub.number = self.asker.subscribe(sub)
         id = self.asker.request(partial(self._attached, sub, wish, answer))
-        self.asker.rest.send(
-            encode(
-                frames.Attach(
-                    self.ref, sub.number, id, wish.session, wish.credit, wish.lease_ms,
-                    wish.explicit, wish.ack_none, wish.shared, wish.client, wish.claims,
-                    wish.prefix, wish.held, wish.term,
-                )
+        self.asker.say(
+            frames.Attach(
+                self.ref, sub.number, id, wish.session, wish.credit, wish.lease_ms,
+                wish.explicit, wish.ack_none, wish.shared, wish.client, wish.claims,
+                wish.prefix, wish.held, wish.term,
             )
         )  # fmt: skip
 
@@ -188,7 +186,7 @@ class RemoteShard:
         sub.away = True  # what is on its way now comes again
         sub.turn += 1
         id = self.asker.request(partial(self._resumed, sub, sub.turn, listed, answer))
-        self.asker.rest.send(encode(frames.Resume(sub.number, id, listed)))
+        self.asker.say(frames.Resume(sub.number, id, listed))
 
     def _resumed(
         self, sub: RemoteSub, turn: int, held: list[ReceiptRun], answer: ResumeAnswer,
@@ -212,25 +210,25 @@ class RemoteShard:
         if sub is not None:
             sub.away = True
             sub.turn += 1
-            self.asker.rest.send(encode(frames.Detach(sub.number, resume_ms)))
+            self.asker.say(frames.Detach(sub.number, resume_ms))
 
     def cut_off(self, prefix: str, sink: Sink, resume_ms: int) -> None:
         sub = self._subs.get(sink)
         if sub is not None:
             self.drop(sub)
             self.asker.forget(sub.number)
-            self.asker.rest.send(encode(frames.CutOff(sub.number, resume_ms)))
+            self.asker.say(frames.CutOff(sub.number, resume_ms))
 
     def unsubscribe(self, prefix: str, sink: Sink) -> None:
         sub = self._subs.get(sink)
         if sub is not None:
-            self.asker.rest.send(encode(frames.Unsubscribe(sub.number)))
+            self.asker.say(frames.Unsubscribe(sub.number))
 
     def end(self, prefix: str, sink: Sink) -> None:
         sub = self._subs.get(sink)
         if sub is not None:
             self.drop(sub)
-            self.asker.rest.send(encode(frames.End(sub.number)))
+            self.asker.say(frames.End(sub.number))
 
     def credit(
         self, prefix: str, sink: Sink, credit: int, answer: Callable[[], None] | None = None
@@ -246,7 +244,7 @@ class RemoteShard:
 
         id = self.asker.request(credited)
         sub.credits.add(id)
-        self.asker.rest.send(encode(frames.SetCredit(sub.number, id, credit)))
+        self.asker.say(frames.SetCredit(sub.number, id, credit))
 
     def settle(
         self, prefix: str, generation: int, act: Act, receipts: Sequence[ReceiptRun],
@@ -255,28 +253,13 @@ class RemoteShard:
         if not self.running:
             answer(SettleTicket(), Unavailable(MOVED, retry_ms=RETRY_MS))
             return
-        listed = [*receipts]
-        id = self.asker.request(partial(self._settled, prefix, generation, act, listed, answer))
-        self.asker.rest.send(
-            encode(
-                frames.Settle(
-                    self.ref, id, prefix, generation, listed, silently,
-                    act.verb, act.lease_ms, act.delay_ms, act.error, act.dead,
-                )
-            )
-        )  # fmt: skip
+        self.asker.settles.add(self, prefix, generation, act, receipts, answer, silently)
 
-    def _settled(
-        self, prefix: str, generation: int, act: Act, receipts: list[ReceiptRun],
-        answer: SettleAnswer, told: frames.Settled | PushlaneError,
-    ) -> None:  # fmt: skip
-        if isinstance(told, PushlaneError):
-            answer(SettleTicket(), told)
-            return
+    def settled(self, prefix: str, generation: int, receipts: Sequence[ReceiptRun]) -> None:
+        """A client has these no longer."""
         sub = self._prefixes.get(prefix)
         if sub is not None and sub.generation == generation:  # else somebody else was refused
-            sub.settled(told.lost if act.verb in ("start", "extend") else receipts)
-        answer(SettleTicket(None, False, told.lost, told.duplicate), None)
+            sub.settled(receipts)
 
     # Asking
 

@@ -130,6 +130,7 @@ class Consumers:
         subscription.away_until = resume_until
         subscription.broken = broken
         subscription.generation += 1
+        subscription.untold = 0
         self._offer(subscription)
         self.timers.watch(subscription, resume_until)
 
@@ -178,6 +179,7 @@ class Consumers:
         subscription.away_until = subscription.adopt_until = None
         subscription.broken = False
         subscription.generation += 1
+        subscription.untold = 0
         self.hunger.forget(subscription)
         self._offer(subscription)
         missed = [entry for n, entry in subscription.held.items() if n not in listed]

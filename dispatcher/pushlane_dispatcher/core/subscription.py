@@ -30,7 +30,7 @@ class Subscription:
         "ack_none", "adopt_until", "away_until", "brief", "broken", "check_at", "claims", "client",
         "closed", "credit", "explicit", "failures", "generation", "held", "lazy", "lease_ms",
         "loose", "next_n", "penalties", "prefix", "session", "settled", "shared", "stamp", "taking",
-        "term", "token", "turn",
+        "term", "token", "turn", "untold",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +70,8 @@ class Subscription:
         back with every settle: one with another number no longer counts."""
         self.held: dict[int, Entry] = {}
         """Receipt number → what it stands for."""
+        self.untold = 0
+        """Messages that it has lost, of which its client was not told yet."""
         self.next_n = 1
         self.settled = Ranges()
         """Receipt numbers that were acked, or sent to the dead letters on request …"""

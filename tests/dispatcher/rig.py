@@ -201,6 +201,10 @@ class Consumer:
         self.again: list[Run] = []
         self.lost_receipts: list[ReceiptRun] = []
         self.hunger: list[bool] = []
+        self.held = 0
+        """As it was last told."""
+        self.had: list[ReceiptRun] | None = None
+        """What it had when its shard ended."""
         self.end: tuple[str, str] | None = None
         self._news = trio.Event()
         self.attach(Attach(options.pop("session", "s"), credit, **options))
@@ -239,10 +243,10 @@ class Consumer:
         self.set_credit(self.sub.credit)
 
     def holds(self, held: int, waiting: int) -> None:
-        """The tests look themselves."""
+        self.held = held
 
     def ended(self, code: str, message: str, held: list[ReceiptRun]) -> None:
-        self.end = code, message
+        self.end, self.had = (code, message), held
         self._tell()
 
     # What it says

@@ -8,7 +8,7 @@ from pushlane.wire.errors import NotFound, PushlaneError
 from pushlane.wire.receipts import ReceiptRun
 from pushlane_dispatcher.callers.feed import Feed, Kept, Spec
 from pushlane_dispatcher.core.act import ACK, START, Act
-from pushlane_dispatcher.core.effects import SettleTicket
+from pushlane_dispatcher.core.effects import Run, SettleTicket
 from pushlane_dispatcher.core.runs import make_runs
 from pushlane_dispatcher.waiter import Waiter
 from tests.dispatcher.rig import TENANT, Consumer, Rig, blocked, message, rig
@@ -142,6 +142,114 @@ async def test_only_the_last_resume_is_answered() -> None:
             for answer in halves.shards[number].answers:
                 answer(2, [("p~0", 1, 1)][number:], None)
         assert (halves.answers, halves.it.gone) == ([[], [("p~0", 1, 1)]], [])
+
+
+# Credit over several owners
+
+
+def run_of(n: int, count: int = 1) -> Run:
+    return Run(4, n, n, True, 1, 0, 1, 1_000, [message(b"%d" % (n + i)) for i in range(count)])
+
+
+class Sharing(Halves):
+    """The same, with shards that go by each credit at once, unless they are slow."""
+
+    def __init__(self, r: Rig, *listed: ReceiptRun) -> None:
+        super().__init__(r)
+        self.slow: set[int] = set()
+        self.resume(*listed)
+        self.attach(0)
+        self.attach(1)
+        self.feed._rebalance()
+        self.go_by()
+
+    def go_by(self) -> None:
+        while any(self.shards[number].credited for number in {0, 1} - self.slow):
+            for number in {0, 1} - self.slow:
+                credited, self.shards[number].credited = self.shards[number].credited, []
+                for answer in credited:
+                    answer()
+
+    def holds(self, number: int, held: int, waiting: int = 0) -> None:
+        self.parts[number].holds(held, waiting)
+        self.go_by()
+
+    def again(self, number: int, run: Run, held: int) -> None:
+        self.parts[number].deliver([run], True, held, 0)
+        self.go_by()
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of what was sent again."""
+        return [low for _, low, _ in self.it.again]
+
+    @property
+    def credits(self) -> list[int]:
+        return [part.credit for part in self.parts]
+
+
+async def test_no_share_is_raised_beside_one_that_was_not_given_back() -> None:
+    async with rig() as r:
+        it = Sharing(r)
+        assert it.credits == [2, 2]
+        it.slow = {0}
+        it.holds(1, 0, 4)  # permits that are in backoff there: that is told late
+        assert it.credits == [0, 2], "it may use two until it says that it does not"
+        it.slow = set()
+        it.go_by()
+        assert it.credits == [0, 4]
+
+
+async def test_what_comes_again_waits_for_a_permit_that_is_in_use_elsewhere() -> None:
+    async with rig() as r:
+        it = Sharing(r)
+        it.parts[0].deliver([run_of(1, 2)], False, 2, 0)
+        it.go_by()
+        it.again(1, run_of(1, 3), 3)
+        assert (it.numbers, it.credits) == ([1, 2], [0, 0]), "its client holds 4 of 4"
+        it.holds(0, 1)
+        assert (it.numbers, it.credits) == ([1, 2, 3], [1, 3])
+        it.holds(1, 2)
+        it.again(1, run_of(7), 3)
+        assert it.numbers[3:] == [7], "nobody knows more than what was held"
+
+
+async def test_what_waits_for_a_permit_and_is_over_is_not_pushed() -> None:
+    async with rig() as r:
+        it = Sharing(r, ("p~0", 1, 4))
+        for n in (1, 2, 3):
+            it.again(1, run_of(n), n)
+        it.feed.settle(ACK, [("p~0", 9, 9), ("p~1", 1, 1)], lambda _: None)
+        it.parts[1].lost([("p~1", 3, 3)], 1, 0)
+        assert it.it.gone == [("p~1", 3, 3)]
+        it.holds(0, 0)
+        assert it.numbers == [2]
+
+
+async def test_what_waits_for_a_permit_is_none_of_what_its_client_has() -> None:
+    """The next owner of the shard is to send it again, and so is this one to who resumes."""
+    async with rig() as r:
+        it = Sharing(r, ("p~0", 1, 4))
+        it.again(1, run_of(1), 1)
+        it.feed.detach(1_000)
+        it.holds(0, 0)
+        assert it.numbers == []
+        it.resume(("p~0", 1, 4))
+        it.holds(0, 4)
+        it.again(1, run_of(1), 1)
+        part = it.parts[1]
+        part.ended("unavailable", "", [("p~1", 1, 2)])
+        assert (part.orphans, part.used) == ([("p~1", 2, 2)], 1)
+        it.holds(0, 0)
+        assert it.numbers == []
+
+
+async def test_a_closed_one_gets_what_is_its_own_at_once() -> None:
+    async with rig() as r:
+        it = Sharing(r, ("p~0", 1, 4))
+        it.feed.closed = True
+        it.again(1, run_of(1), 1)
+        assert it.numbers == [1]
 
 
 # What it says

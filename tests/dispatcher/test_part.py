@@ -125,6 +125,8 @@ class SlowShard:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.answers: list[Any] = []
+        self.credited: list[Any] = []
+        """Answers to credits, that are to be given."""
 
     def attach(self, sink: Any, wish: Any, answer: Any) -> None:
         self.calls.append(("attach", wish.held))
@@ -142,6 +144,10 @@ class SlowShard:
 
     def credit(self, prefix: str, sink: Any, credit: int, answer: Any = None) -> None:
         self.calls.append(("credit", credit))
+        self.credited.append(answer)
+
+    def settle(self, prefix: str, *args: Any, silently: bool) -> None:
+        self.calls.append(("settle", prefix))
 
     def attached(self, lost: list[ReceiptRun], prefix: str = "p") -> None:
         self.answers.pop(0)(Attached(prefix, 1, 1_000, lost), None)

@@ -92,6 +92,29 @@ async def test_deliveries_gather_while_the_cache_is_asked() -> None:
         assert len(leases.script.called("grant")) == 2
 
 
+async def test_what_its_client_has_not_heard_of_is_not_what_it_has() -> None:
+    """Neither what is granted nor what is lost, where a shard ends before the cache knows of it."""
+    leases = ScriptedLeases()
+    async with rig(leases=leases, reserve_ms=1_000) as r:
+        consumer = r.consumer(explicit=True)
+        await r.publish(b"1", b"2")
+        await consumer.got(2)
+        await trio.sleep(0.9)
+        gate = Gate()
+        leases.script.add("grant", gate)
+        await r.publish(b"3")
+        await gate.entered.wait()
+        await trio.sleep(0.15)  # meanwhile the first two run out
+        assert (consumer.bodies, consumer.lost_receipts) == ([b"1", b"2"], [])
+        held = consumer.sub.held
+        assert min(held) == 3
+        r.runner.credit(consumer.sub.prefix, consumer, 100)
+        assert consumer.held == len(held) + 2, "what it was not told to have lost is its own"
+        r.runner.stop(Stop.CLOSED)
+        await r.runner._engine.stopped.wait()
+        assert consumer.had == [(consumer.sub.prefix, 1, 2)]
+
+
 async def test_a_slow_cache_delays_a_delivery_and_no_more() -> None:
     leases = ScriptedLeases()
     async with rig(leases=leases) as r:

@@ -149,6 +149,8 @@ class Feed:
         self._dealing = True
         """Shares are being dealt out, or it is not answered yet: what shards say changes none."""
         self._parts = [Part(self, number, queue_id) for number in range(shards)]
+        self.keeps_back = False
+        """Something that was sent again waits for a permit."""
         self._failed: list[PushlaneError] | None = None
         """While nobody has the feed yet, because not all shards have answered: what is wrong."""
         self._unknown = False
@@ -276,14 +278,45 @@ class Feed:
         for part, credit in zip(parts, credits, strict=True):
             if credit < part.credit:
                 part.set_credit(credit)
-        # There is never more than the credit: nobody gets what another may still use.
-        room = self._shares.total - sum([part.most for part in parts]) if self.shared else UNSHARED
-        for part, credit in zip(parts, credits, strict=True):
+        room = self._room
+        if room >= 0:
+            self._raise(credits, room)
+        self._dealing = False
+        if self.keeps_back:
+            self._push_back(room)
+
+    def _raise(self, credits: list[int], room: int) -> None:
+        """There is never more than the credit: nobody gets what another may still use."""
+        for part, credit in zip(self._parts, credits, strict=True):
             if credit > part.credit:
                 most = part.most
-                part.set_credit(min(credit, most + max(0, room)))
+                part.set_credit(min(credit, most + room))
                 room -= max(0, part.credit - most)
-        self._dealing = False
+
+    @property
+    def _room(self) -> int:
+        """How many of its permits no shard can use as things are. Negative: what shards hold for it
+        and may grant is more than its credit, so no share is raised."""
+        if not self.shared:
+            return UNSHARED
+        return self._shares.total - sum([part.most for part in self._parts])
+
+    @property
+    def fits(self) -> bool:
+        """What a shard sends again may be pushed at once. Else its permit may be in use elsewhere:
+        nobody knew of it while the session moved."""
+        return self.closed or self._closing or self._room >= 0
+
+    def _push_back(self, room: int) -> None:
+        """What was kept back, as far as the credit goes."""
+        count = UNSHARED
+        if room < 0:
+            count = self._shares.total - sum([part.pushed for part in self._parts])
+        for part in self._parts:
+            while part.back and count > 0:
+                count -= 1
+                part.push_back()
+        self.keeps_back = any(part.back for part in self._parts)
 
     # What shards say
 

@@ -8,9 +8,11 @@ remembered it, and lost otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pushlane.wire.errors import NotFound, PushlaneError, Unavailable
 from pushlane.wire.receipts import ReceiptRun, count
@@ -28,7 +30,7 @@ DOWN = Unavailable("the queue moves: try again", retry_ms=100)
 
 class Part:
     __slots__ = (
-        "_asked", "_feed", "_had", "_listed", "_most", "_resuming", "_started", "credit",
+        "_asked", "_feed", "_had", "_listed", "_most", "_resuming", "_started", "back", "credit",
         "generation", "lease_ms", "number", "orphans", "place", "prefix", "resting", "returning",
         "shard", "showing", "up", "waiting",
     )  # fmt: skip
@@ -66,6 +68,9 @@ class Part:
         self._had = 0
         """So many messages it had when that stopped. A client that came back since may list fewer,
         but what it has started comes again."""
+        self.back: dict[int, Run] = {}
+        """What the shard sent again and its client has no permit for yet: by receipt number, one
+        message each."""
         self.returning = False
         """Somebody sees to it that it is attached again."""
         self._listed: list[ReceiptRun] | None = None
@@ -156,6 +161,11 @@ class Part:
         """So many permits it may use, until it says that it goes by another credit."""
         return max(self._most, self.used) if self.up else self.used
 
+    @property
+    def pushed(self) -> int:
+        """The same, without what is kept back."""
+        return max(self._most, self.used - len(self.back)) if self.up else self.used
+
     def set_credit(self, credit: int) -> None:
         if credit != self.credit:
             self.say_credit(credit)
@@ -180,6 +190,8 @@ class Part:
     ) -> None:
         if silently and act.verb == "start":
             answer = partial(self._begun, receipts, answer)
+        if act.verb in ("ack", "nack"):
+            self._forget(receipts)
         if self.up and not self._resuming:
             self.shard.settle(
                 self.prefix, self.generation, act, receipts, answer, silently=silently
@@ -216,11 +228,13 @@ class Part:
     # Coming and going of the client
 
     def detach(self, resume_ms: int) -> None:
+        self.back.clear()  # what its client does not list comes again
         if self.up:
             self.shard.detach(self.prefix, self, resume_ms)
 
     def resume(self, held: list[ReceiptRun], answer: Callable[[list[ReceiptRun]], None]) -> None:
         """What the client lists but no longer holds here; told later of a part that is down."""
+        self.back.clear()
         if self.up:
             self._resuming += 1
             self.shard.resume(self.prefix, held, self, partial(self._resumed, held, answer))
@@ -260,6 +274,12 @@ class Part:
 
     def _go_down(self, held: list[ReceiptRun]) -> None:
         self.up = False
+        if self.back:  # the next owner is to send it again
+            held = runs_of_numbers(
+                self.prefix,
+                [n for _, low, high in held for n in range(low, high + 1) if n not in self.back],
+            )
+            self.back.clear()
         self.orphans = held
         self._had = count(held)
         self._asked = self.showing = self.waiting = 0
@@ -278,6 +298,21 @@ class Part:
         self.resting = False
         self.showing, self.waiting = held, waiting
         feed = self._feed
+        if again and not feed.fits:
+            self.back |= {one.n: one for run in runs for one in _singles(run)}
+            feed.keeps_back = True
+            feed.part_changed()
+            return
+        self._push(runs, again)
+        if feed.shared and not again:  # what is sent again was no turn: it may still be hungry
+            feed.part_delivered(self)
+
+    def push_back(self) -> None:
+        """Push one message that was kept back."""
+        self._push([self.back.pop(next(iter(self.back)))], True)
+
+    def _push(self, runs: list[Run], again: bool) -> None:
+        feed = self._feed
         prefix: str | None = self.prefix
         lease_ms: int | None = self.lease_ms
         if again and runs[0].started:
@@ -285,13 +320,18 @@ class Part:
         if feed.spec.ack_none:
             prefix = lease_ms = None
         feed.sink.deliver(runs, self.place, prefix, lease_ms, again)
-        if feed.shared and not again:  # what is sent again was no turn: it may still be hungry
-            feed.part_delivered(self)
 
     def lost(self, receipts: list[ReceiptRun], held: int, waiting: int) -> None:
         if self.up:
             self.showing, self.waiting = held, waiting
+            self._forget(receipts)
             self._feed.part_lost(receipts)
+
+    def _forget(self, receipts: list[ReceiptRun]) -> None:
+        """It is settled or lost: it must not be pushed any more."""
+        for prefix, low, high in receipts if self.back else ():
+            for n in range(low, high + 1) if prefix == self.prefix else ():
+                self.back.pop(n, None)
 
     def hungry(self, hungry: bool, held: int, waiting: int) -> None:
         if self.up:
@@ -302,3 +342,8 @@ class Part:
         if self.up:
             self._go_down(held)
             self._feed.part_ended(self, code, message)
+
+
+def _singles(run: Run) -> Iterator[Run]:
+    for index, message in enumerate(run.messages):
+        yield msgspec.structs.replace(run, seq=run.seq + index, n=run.n + index, messages=[message])

@@ -130,6 +130,7 @@ class Consumers:
         subscription.away_until = resume_until
         subscription.broken = broken
         subscription.generation += 1
+        subscription.untold = 0
         self._offer(subscription)
         self.timers.watch(subscription, resume_until)
 
@@ -171,11 +172,14 @@ class Consumers:
                 listed.update(range(low, high + 1))  # the wire bounds runs
             else:
                 lost.append((prefix, low, high))
-        gone = [n for n in listed if n not in subscription.held and n not in subscription.settled]
+        settled, loose = subscription.settled, subscription.loose
+        missing = [n for n in listed if n not in subscription.held]
+        gone = [n for n in missing if n not in settled or n in loose]
         lost += runs_of_numbers(subscription.prefix, sorted(gone))
         subscription.away_until = subscription.adopt_until = None
         subscription.broken = False
         subscription.generation += 1
+        subscription.untold = 0
         self.hunger.forget(subscription)
         self._offer(subscription)
         missed = [entry for n, entry in subscription.held.items() if n not in listed]
@@ -492,8 +496,9 @@ class Consumers:
         if found:
             subscription.lazy = False
             if settles:
+                loose = generation == ANYBODY and not subscription.brief
                 for _, low, high in runs:
-                    subscription.remember(low, high, self._bounds)
+                    subscription.remember(low, high, self._bounds, loose=loose)
             if self._cached:
                 self._effects.append(Forget(runs))
         if missing:

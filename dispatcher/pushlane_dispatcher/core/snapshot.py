@@ -63,6 +63,8 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     penalties: list[tuple[int, int]]
     """Permits in backoff: for how long still, and how many."""
     runs: list[HeldRun]
+    loose: list[tuple[int, int]] = []
+    """What of `settled` somebody else settled, while its session was not back."""
 
 
 class Snapshot(NamedTuple):
@@ -101,6 +103,7 @@ def _holder(subscription: Subscription, now: int) -> Holder:
         list(subscription.settled),
         [(max(0, until - now), permits) for until, permits in subscription.penalties],
         [_held_run(run, now) for run in held_runs(subscription.held.values())],
+        list(subscription.loose),
     )
 
 
@@ -155,6 +158,8 @@ def restore_holder(shard: Shard, holder: Holder, since: int, now: int) -> None:
     found.term, found.failures, found.broken = holder.term, holder.failures, holder.broken
     for low, high in holder.settled:
         found.remember(low, high, shard.bounds)
+    for low, high in holder.loose:
+        found.remember(low, high, shard.bounds, loose=True)
     for left_ms, permits in holder.penalties:
         found.penalize(now + max(0, left_ms - passed), permits)
     if holder.away_ms is None:

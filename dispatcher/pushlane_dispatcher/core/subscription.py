@@ -29,8 +29,8 @@ class Subscription:
     __slots__ = (
         "ack_none", "adopt_until", "away_until", "brief", "broken", "check_at", "claims", "client",
         "closed", "credit", "explicit", "failures", "generation", "held", "lazy", "lease_ms",
-        "next_n", "penalties", "prefix", "session", "settled", "shared", "stamp", "taking", "term",
-        "token", "turn",
+        "loose", "next_n", "penalties", "prefix", "session", "settled", "shared", "stamp", "taking",
+        "term", "token", "turn", "untold",
     )  # fmt: skip
 
     def __init__(
@@ -70,9 +70,14 @@ class Subscription:
         back with every settle: one with another number no longer counts."""
         self.held: dict[int, Entry] = {}
         """Receipt number → what it stands for."""
+        self.untold = 0
+        """Messages that it has lost, of which its client was not told yet."""
         self.next_n = 1
         self.settled = Ranges()
-        """Receipt numbers that were acked, or sent to the dead letters on request."""
+        """Receipt numbers that were acked, or sent to the dead letters on request …"""
+        self.loose = Ranges()
+        """… and which of them by somebody else, while its session was not back: to its client they
+        are lost."""
         self.failures = 0
         self.penalties: list[tuple[int, int]] = []
         """(when, permits): a heap of permits in backoff, in monotonic time."""
@@ -119,11 +124,12 @@ class Subscription:
             heappop(self.penalties)
         return len(self.penalties) < before
 
-    def remember(self, low: int, high: int, bounds: Bounds) -> None:
+    def remember(self, low: int, high: int, bounds: Bounds, *, loose: bool = False) -> None:
         """These receipts were settled: a repeat is a duplicate, not a loss."""
-        self.settled.add(low, high)
-        if len(self.settled) > bounds.settled_runs:
-            self.settled.drop_first()
+        for ranges in (self.settled, self.loose) if loose else (self.settled,):
+            ranges.add(low, high)
+            if len(ranges) > bounds.settled_runs:
+                ranges.drop_first()
 
     def next_check(self) -> int | None:
         """Monotonic: when the first lease, reservation, backoff or resume wait runs out."""

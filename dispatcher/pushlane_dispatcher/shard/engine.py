@@ -261,6 +261,7 @@ class Engine:
         self._ticked_at = self._clock.now()
         if self.lag_ms >= self._settings.decide_ms:  # who waits longer holds up another owner
             self.stop(Stop.UNDECIDED)
+            return
         suspect, ended = self.shard.clock_suspect, self.shard.retention.ended
         self.shard.tick(self._ticked_at, self._clock.offset(), self._clock.doubted)
         if self.shard.retention.ended > ended:
@@ -581,9 +582,11 @@ class Engine:
             if self._notes is not None:
                 self._notes.answered(ticket, error)
             ticket.token(ticket, error)
+        unheard = {} if self._sender is None else self._sender.unheard()
         for subscription in list(self.shard.consumers.subscriptions.values()):
             if subscription.token is not None:
-                held = runs_of_numbers(subscription.prefix, sorted(subscription.held))
+                had = unheard.get(subscription, subscription.held)
+                held = runs_of_numbers(subscription.prefix, sorted(had))
                 subscription.token.ended(reason.code, reason.value, held)
         self.waiting_publishers.dismiss()
         self.shard.dispose()

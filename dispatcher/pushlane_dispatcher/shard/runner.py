@@ -577,4 +577,4 @@ def _tell(subscription: Subscription) -> None:
     sink: Sink | None = subscription.token
     if sink is not None:
         waiting = subscription.waiting if subscription.penalties else 0
-        sink.holds(len(subscription.held), waiting)
+        sink.holds(len(subscription.held) + subscription.untold, waiting)

@@ -7,7 +7,7 @@ something (it failed, or came back empty) is told everything that is out.
 
 from __future__ import annotations
 
-from pushlane.wire.receipts import ReceiptRun
+from pushlane.wire.receipts import ReceiptRun, count
 from pushlane_dispatcher.core.effects import (
     Deliver,
     Forget,
@@ -31,7 +31,7 @@ def hand_over(effect: Deliver | Lost | Hungry) -> None:
     sink: Sink | None = subscription.token
     if sink is None:
         return
-    held = len(subscription.held)
+    held = len(subscription.held) + subscription.untold
     waiting = subscription.waiting if subscription.penalties else 0
     if isinstance(effect, Deliver):
         sink.deliver(effect.runs, effect.again, held, waiting)
@@ -56,12 +56,16 @@ class Sender:
         self._behind = False
         """Tell it everything, also when nothing is to be delivered."""
         self._queue: list[tuple[Item, int]] = []
+        self._batch: list[tuple[Item, int]] = []
+        """What goes next: the cache is being told of it."""
         self._ended: list[ReceiptRun] = []
         self.busy = False
         """Something waits, or is under way: `run` is to be running."""
 
     def add(self, effect: Item) -> None:
         self._queue.append((effect, effect.subscription.generation))
+        if isinstance(effect, Lost):
+            effect.subscription.untold += count(effect.receipts)
 
     def forget(self, effect: Forget) -> None:
         self._ended += effect.receipts
@@ -80,45 +84,64 @@ class Sender:
     async def run(self) -> None:
         """Until nothing waits. `Fenced` comes through."""
         while self._queue or self._ended or self._behind:
-            batch, runs = self._next()
+            runs = self._next()
             if runs or self._behind:
                 await self._remember(runs)
-            self._hand_over(batch)
+            self._hand_over()
             if self._ended and (not self._queue or len(self._ended) >= self._forgets):
                 await self._release()
         self.busy = False
 
     def run_now(self, cache: InstantCache) -> None:
         """Hand over what waits, with a cache that answers at once."""
-        batch, runs = self._next()
+        runs = self._next()
         if runs:
             cache.grant_now(self._name, self._shard.epoch, runs)
-        self._hand_over(batch)
+        self._hand_over()
         if self._ended:
             receipts, self._ended = self._ended, []
             cache.release_now(self._name, self._shard.epoch, receipts)
         self.busy = False
 
-    def _next(self) -> tuple[list[tuple[Item, int]], list[LeaseRun]]:
-        """What goes next, and what the cache is to know of it first."""
-        batch, self._queue = self._queue, []
+    def _next(self) -> list[LeaseRun]:
+        """What the cache is to know of what goes next."""
+        self._batch, self._queue = self._queue, []
         runs: list[LeaseRun] = []
-        for effect, _ in batch:
+        for effect, _ in self._batch:
             told = isinstance(effect, Remember) or (
                 isinstance(effect, Deliver) and not effect.again
             )
             if told and not effect.subscription.ack_none:
                 assert isinstance(effect, Remember | Deliver)
                 runs += [self._lease_run(effect.subscription, run) for run in effect.runs]
-        return batch, runs
+        return runs
 
-    @staticmethod
-    def _hand_over(batch: list[tuple[Item, int]]) -> None:
+    def _hand_over(self) -> None:
+        batch, self._batch = self._batch, []
         for effect, generation in batch:
             # After a detach the rest is the resume's: it sends again what was not listed.
-            there = effect.subscription.generation == generation
-            if there and not isinstance(effect, Remember):
-                hand_over(effect)
+            if effect.subscription.generation != generation or isinstance(effect, Remember):
+                continue
+            if isinstance(effect, Lost):
+                effect.subscription.untold -= count(effect.receipts)
+            hand_over(effect)
+
+    def unheard(self) -> dict[Subscription, set[int]]:
+        """Who has not heard of something that waits here, and which receipts it therefore has."""
+        had: dict[Subscription, set[int]] = {}
+        for effect, generation in reversed([*self._batch, *self._queue]):
+            subscription = effect.subscription
+            if subscription.generation != generation:
+                continue
+            if isinstance(effect, Lost):
+                numbers = had.setdefault(subscription, set(subscription.held))
+                for _, low, high in effect.receipts:
+                    numbers.update(range(low, high + 1))
+            elif isinstance(effect, Deliver):
+                numbers = had.setdefault(subscription, set(subscription.held))
+                for run in effect.runs:
+                    numbers.difference_update(range(run.n, run.n + len(run.messages)))
+        return had
 
     async def _release(self) -> None:
         receipts, self._ended = self._ended, []

@@ -64,6 +64,19 @@ def test_whoever_has_its_receipts_may_settle_until_its_session_resumes() -> None
     assert again.ack(2, 3).lost == []
 
 
+def test_what_somebody_else_settled_is_lost_to_the_session_that_resumes() -> None:
+    """Else its client would hold it beside what it gets for its permit."""
+    rig = Rig(cached=True)
+    consumer = rig.subscribe()
+    rig.publish("a", "b", "c")
+    rig.crash()
+    again = back(rig, consumer)
+    assert again.ack(1, 2, generation=ANYBODY).lost == []
+    assert flat(again.ack(1, 2, generation=ANYBODY).duplicate) == [1, 2]
+    assert flat(again.resume(1, 2, 3)) == [1, 2]
+    assert flat(again.ack(1, 3).duplicate) == [1], "it is settled all the same"
+
+
 def test_a_session_that_resumes_goes_on_with_its_credit() -> None:
     rig = Rig(cached=True)
     consumer = rig.subscribe(2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.snapshot import take_snapshot
-from pushlane_dispatcher.core.subscription import REQUEST
+from pushlane_dispatcher.core.subscription import ANYBODY, REQUEST
 from pushlane_storage.queue import QueueConfig
 from tests.dispatcher.core.consumer import Consumer, flat
 from tests.dispatcher.core.harness import Rig
@@ -98,6 +98,18 @@ def test_what_was_acked_is_a_duplicate_there_too() -> None:
     again = back(rig, consumer)
     assert again.resume(1, 2) == [], "it may not have heard that it acked it"
     assert flat(again.ack(1).duplicate) == [1]
+
+
+def test_what_somebody_else_acked_is_lost_there_too() -> None:
+    rig = Rig()
+    consumer = rig.subscribe()
+    rig.publish("a", "b", "c")
+    consumer.ack(1)
+    rig.hand_over()
+    back(rig, consumer).ack(2, generation=ANYBODY)
+    rig.hand_over()
+    again = back(rig, consumer)
+    assert flat(again.resume(1, 2, 3)) == [2]
 
 
 def test_who_holds_nothing_is_still_known_by_what_it_acked() -> None:

@@ -74,6 +74,8 @@ class Stream:
         self.member = conn.node.member
         self.at: NodeConnection | None = conn
         """Where its session has a connection now."""
+        self.came = conn
+        """How its client came last: what is pushed over an older connection is for nobody."""
         self.parts = [self]
         self.out: set[Receipt] = set()
         """What was pushed to its client, and is neither settled nor lost."""
@@ -92,9 +94,9 @@ class Stream:
         sub = None if session is None else session.subs.get(self.number)
         return None if sub is None else sub.feed
 
-    def back(self, held: Iterable[Receipt]) -> None:
+    def back(self, conn: NodeConnection, held: Iterable[Receipt]) -> None:
         """Its client comes, and says what it has."""
-        self.at = None
+        self.at, self.came = None, conn
         self.out = set(held)
         self.settled.clear()
 
@@ -169,7 +171,7 @@ class NodeConsumer(Consumer):
     def _resume(self, conn: Connection, fan: Any, listed: list[Receipt] | None = None) -> None:
         assert isinstance(conn, NodeConnection)
         listed = listed or []
-        fan.back(listed)
+        fan.back(conn, listed)
         runs = {fan.number: [(prefix, n, n) for prefix, n in listed]}
         conn.end.hello(self.identity, (fan.id, runs))
 
@@ -253,6 +255,8 @@ class NodeConsumer(Consumer):
     def pushed(self, conn: NodeConnection, frame: Any) -> None:
         fan = self.fan
         if fan is None or conn.end.session is None or conn.end.session.ref != fan.session:
+            return
+        if conn is not fan.came:
             return
         if isinstance(frame, Welcomed):
             lost = [run for runs in frame.lost.values() for run in runs]

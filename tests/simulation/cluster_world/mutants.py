@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from pushlane.wire.errors import PushlaneError
+from pushlane_dispatcher.callers.feed import UNSHARED, Feed
 from pushlane_dispatcher.callers.part import Part
 from pushlane_dispatcher.cluster import frames
 from pushlane_dispatcher.cluster.remote.settles import Together
 from pushlane_dispatcher.cluster.remote.sub import RemoteSub
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.core import opening
+from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.snapshot import Snapshot, lease_runs
 from pushlane_dispatcher.core.subscription import Subscription
 from pushlane_dispatcher.shard.runner import ShardRunner
+from pushlane_dispatcher.shard.sender import Sender
 from pushlane_dispatcher.shard.shards import Shards
 from pushlane_gateway.auth.identity import Identity
 from pushlane_leases.interface import LeaseRun
@@ -26,6 +29,11 @@ from tests.simulation.replicated import mutants as replicated
 from tests.simulation.replicated.mutants import LOST, TWICE, Patches, careless, nothing
 
 plant = Planter("cluster")
+
+
+def _no_less_than_nothing(feed: Feed) -> int:
+    total = feed._shares.total
+    return max(0, total - sum(part.most for part in feed._parts)) if feed.shared else UNSHARED
 
 
 def _of_owners(name: str) -> Patches:
@@ -89,6 +97,38 @@ def a_credit_counts_twice_when_a_shard_moves() -> Patches:
         return self.showing + self.waiting if self.up else 0
 
     return [(Part, "used", property(forgetful))]
+
+
+@plant("bounds", seed=138)
+def a_share_is_raised_beside_one_that_was_not_given_back() -> Patches:
+    """What a shard holds may be raised to, whatever the others may still use."""
+    return [(Feed, "_room", property(_no_less_than_nothing))]
+
+
+@plant("bounds", seed=365)
+def what_comes_again_needs_no_permit() -> Patches:
+    return [(Feed, "fits", property(lambda _: True))]
+
+
+@plant("bounds", seed=462)
+def what_is_on_its_way_counts_as_what_the_client_has() -> Patches:
+    """A shard ends before its client has heard what it got and what it lost."""
+
+    def nothing_waits(_: Sender) -> dict[Subscription, set[int]]:
+        return {}
+
+    return [(Sender, "unheard", nothing_waits)]
+
+
+@plant("bounds", seed=61)
+def what_somebody_else_acked_is_not_lost() -> Patches:
+    """Its holder, who comes back and lists it, gets something new instead, and has one too many."""
+    remember = Subscription.remember
+
+    def alike(self: Subscription, low: int, high: int, bounds: Bounds, **_: bool) -> None:
+        remember(self, low, high, bounds)
+
+    return [(Subscription, "remember", alike)]
 
 
 @plant(

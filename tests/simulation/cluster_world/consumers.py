@@ -185,6 +185,8 @@ class NodeConsumer(Consumer):
         self.world.fault("session.resumed")
         self.ready, self.fed = True, self.world.now
         self.told_lost([run for runs in welcomed.lost.values() for run in runs])
+        if fan.closed:  # its connection broke before it said that it comes as somebody new
+            self.world.after(1_000, self._return, fan)
         self._say_late(fan, conn)
         doubtful, self.doubtful = self.doubtful, []
         for prefix, n in doubtful:

@@ -290,6 +290,8 @@ class NodeConsumer(Consumer):
             return
         elif isinstance(frame, Subscribed):
             fan.number = frame.sub
+            if fan.feed is not None:  # there may have been another queue of that name
+                fan.queue = self.cluster.names[fan.feed._queue_id]
             self.ready, self.fed = True, self.world.now
         elif isinstance(frame, Deliver):
             self._got(frame)

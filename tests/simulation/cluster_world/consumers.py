@@ -74,6 +74,8 @@ class Stream:
         self.member = conn.node.member
         self.at: NodeConnection | None = conn
         """Where its session has a connection now."""
+        self.away = False
+        """A node noticed that its connection is lost, and it has not come since."""
         self.parts = [self]
         self.out: set[Receipt] = set()
         """What was pushed to its client, and is neither settled nor lost."""
@@ -94,13 +96,12 @@ class Stream:
 
     def back(self, held: Iterable[Receipt]) -> None:
         """Its client comes, and says what it has."""
-        self.at = None
+        self.at, self.away = None, False
         self.out = set(held)
         self.settled.clear()
 
     def resumed(self, conn: NodeConnection) -> None:
         self.at = conn
-        self.world.record(history.Resume(self.world.now, self.label))
         feed = self.feed
         if feed is not None:  # a node that died may not have written the last one down
             self._most = max(self._most, self.credit, feed._credit)
@@ -203,7 +204,7 @@ class NodeConsumer(Consumer):
             return
         self.subscriptions += 1
         fan = self.fan = Stream(self, conn, welcomed)
-        self.cluster.streams[fan.session] = fan.label
+        self.cluster.streams[fan.session] = fan
         self.world.record(
             history.Subscribe(self.world.now, fan.label, fan.session, fan.queue, ANY, self.ack_none)
         )
@@ -273,9 +274,10 @@ class NodeConsumer(Consumer):
         """Its node noticed that the connection is lost."""
         if self.fan is not None and self.fan.session == ref:
             self.fan.at = None
-        label = self.cluster.streams.get(ref)
-        if label is not None:
-            self.world.record(history.Detach(self.world.now, label))
+        stream = self.cluster.streams.get(ref)
+        if stream is not None:
+            stream.away = True
+            self.world.record(history.Detach(self.world.now, stream.label))
 
     # What comes from a gateway
 

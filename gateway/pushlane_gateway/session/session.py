@@ -157,8 +157,8 @@ class Session:
         self.missed: list[Ended] = []
         """What ended while it had no connection."""
         self._told: dict[int, Ended] = {}
-        """What was said to have ended, by sub. A client that lists such a sub when it comes back has
-        not heard of it: that was lost with its connection."""
+        """Subs that ended, as their client was told. One that still lists such a sub when it comes
+        back has not heard of it: the frame was lost with its connection."""
         self._known: dict[tuple[Action, str], str] = {}
 
     @property

@@ -176,6 +176,8 @@ class Detach(Event, frozen=True):
 
 class Resume(Event, frozen=True):
     sub: str
+    prefix: str = ""
+    """Only what it holds under receipts that begin so, as far as their owner knows; empty: all."""
 
 
 class SessionEnd(Event, frozen=True):

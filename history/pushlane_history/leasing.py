@@ -274,10 +274,13 @@ class Leasing:
             sub.credit = e.credit if self._ledger.server else max(sub.credit, e.credit)
 
     def detach(self, e: Detach) -> None:
-        self._ledger.away.add(e.sub)
+        self._ledger.away[e.sub] = set()
 
     def resume(self, e: Resume) -> None:
-        self._ledger.away.discard(e.sub)
+        if not e.prefix:
+            self._ledger.away.pop(e.sub, None)
+        elif e.sub in self._ledger.away:
+            self._ledger.away[e.sub].add(e.prefix)
 
     def unsubscribe(self, e: Unsubscribe) -> None:
         self._subs.pop(e.sub, None)

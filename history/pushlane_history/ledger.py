@@ -265,8 +265,9 @@ class Ledger:
         """The valid ones: newest, not voided, not declared lost."""
         self.settle_ops: dict[int, Asked] = {}
         self.subs: dict[str, Sub] = {}
-        self.away: set[str] = set()
-        """Subs whose client's connection broke, and that did not resume since."""
+        self.away: dict[str, set[str]] = {}
+        """Subs whose client's connection broke, and that did not resume since; but those receipts
+        that begin so, they have again."""
         self.recent: deque[Msg] = deque(maxlen=RECENT)
         self.crashes: list[Crash] = []
         self.everywhere = Owners()
@@ -293,7 +294,7 @@ class Ledger:
         m.out = False
         m.doubt = 0
         # Who was granted it by an owner that was none any more is not known: it may be away.
-        m.breaks += not m.started and (not m.holder or m.holder in self.away)
+        m.breaks += not m.started and (not m.holder or self._is_away(m))
         if self.receipts.get(m.receipt) is m:
             del self.receipts[m.receipt]
         if m.sub is not None:
@@ -301,6 +302,11 @@ class Ledger:
             m.sub = None
         if len(m.trail) > TRAIL:
             del m.trail[2 : TRAIL // 2]
+
+    def _is_away(self, m: Msg) -> bool:
+        """The client that holds it did not come back to it."""
+        back = self.away.get(m.holder)
+        return back is not None and m.receipt.rpartition(".")[0] not in back
 
     def end(self, q: Queue, m: Msg, code: int) -> None:
         if m.out:

@@ -16,6 +16,7 @@ from pushlane_history.event import (
     Leaving,
     Open,
     QueueSet,
+    Resume,
     SessionEnd,
     Settle,
     Start,
@@ -408,6 +409,17 @@ def test_deliveries_are_never_above_the_truth_and_never_forgotten() -> None:
     assert broken(server(OUT, Detach(0, ""), void(1, deliveries=1))) == {"attempts"}, "started"
     second = [void(1, attempts=0, deliveries=1), grant(1, "r2", E1 + 2, 1)]
     assert broken(server(reserved, broke, second, void(1, E1 + 2, 1, 0))) == {"attempts"}
+
+
+def test_a_client_comes_back_to_each_shard_by_itself() -> None:
+    reserved = [*published(1), grant(1, "a.1", reserved=True, sub="s")]
+    broke, counted = Detach(0, "s"), void(1, attempts=0, deliveries=1)
+    assert not broken(server(reserved, broke, Resume(0, "s", "b"), counted))
+    assert broken(server(reserved, broke, Resume(0, "s", "a"), counted)) == {"attempts"}
+    assert broken(server(reserved, broke, Resume(0, "s"), counted)) == {"attempts"}
+    assert broken(server(reserved, Resume(0, "s", "b"), counted)) == {"attempts"}, "not away"
+    gone_again = [Resume(0, "s", "a"), broke, counted]
+    assert not broken(server(reserved, broke, gone_again))
 
 
 def test_after_two_leases_counts_are_not_held_against_it() -> None:

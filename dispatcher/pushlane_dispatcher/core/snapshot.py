@@ -166,9 +166,9 @@ def restore_holder(shard: Shard, holder: Holder, since: int, now: int) -> None:
         assert found.away_until is not None
         assert found.adopt_until is not None
         found.away_until = max(found.away_until, found.adopt_until)
-    else:
+    else:  # it may have come back to its gateway while there was no owner who could be told
         found.adopt_until = None
-        found.away_until = now + max(0, holder.away_ms - passed)
+        found.away_until = now + max(holder.away_ms - passed, shard.bounds.adopt_ms)
     check_at = found.next_check()
     assert check_at is not None
     shard.consumers.timers.watch(found, check_at)

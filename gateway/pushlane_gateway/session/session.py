@@ -156,6 +156,9 @@ class Session:
         """It has ended, or is another server's."""
         self.missed: list[Ended] = []
         """What ended while it had no connection."""
+        self._told: dict[int, Ended] = {}
+        """Subs that ended, as their client was told. One that still lists such a sub when it comes
+        back has not heard of it: the frame was lost with its connection."""
         self._known: dict[tuple[Action, str], str] = {}
 
     @property
@@ -261,9 +264,15 @@ class Session:
         del self.subs[sub.number]
         self.changed()
         if self.connection is not None:
-            self.connection.send(frame)
+            self._tell(frame)
         else:
             self.missed.append(frame)
+
+    def _tell(self, frame: Ended) -> None:
+        self._told[frame.sub] = frame
+        if len(self._told) > self.context.limits.subs:
+            del self._told[next(iter(self._told))]
+        self.send(frame)
 
     def forget_later(self, sub: Sub) -> None:
         """Once nothing is held by a closed sub; a repeated settle is a duplicate until then."""
@@ -316,6 +325,8 @@ class Session:
         self.identity = identity
         self.paused = False
         lost = {number: receipts for number, receipts in held.items() if number not in self.subs}
+        unheard, self._told = self._told, {}
+        self.missed += [frame for number, frame in unheard.items() if number in held]
         if self._taken_over:
             self._taken_over = False
             self._miss(lost)
@@ -363,7 +374,7 @@ class Session:
         """The client was welcomed: what else happened while it was away."""
         missed, self.missed = self.missed, []
         for frame in missed:
-            self.send(frame)
+            self._tell(frame)
 
     def _withdraw(self, sub: Sub) -> None:
         """Its right is gone; the client hears of it after the welcome."""

@@ -173,6 +173,23 @@ def test_a_session_that_was_away_may_come_for_as_long_as_before() -> None:
     }, "its connection broke, and it did not come back"
 
 
+def test_a_session_that_came_back_while_there_was_no_owner_goes_on() -> None:
+    rig = Rig(PROMPT)
+    consumer = rig.subscribe(explicit=True, lease_ms=60_000)
+    rig.publish("a", "b")
+    consumer.start(1)
+    consumer.detach(2_000)
+    rig.hand_over(3_000)
+    other = rig.subscribe()
+    rig.wait(rig.shard.bounds.adopt_ms - 1)
+    assert other.bodies == []
+    again = back(rig, consumer)
+    assert again.resume(1, 2) == []
+    assert again.ack(1, 2).lost == []
+    rig.wait(10_000)
+    assert other.bodies == []
+
+
 def test_a_session_that_did_not_come_since_the_last_move_may_still_come() -> None:
     rig = Rig(PROMPT)
     rig.subscribe(explicit=True)

@@ -303,6 +303,39 @@ async def test_a_queue_that_was_deleted_meanwhile() -> None:
         assert (ended.sub, ended.code) == (1, "not_found")
 
 
+async def test_who_has_not_heard_that_a_sub_ended_is_told_again() -> None:
+    async with rig() as it:
+        client, session, receipts = await consumer(it)
+        await it.dispatcher.delete(TENANT, "q")
+        await client.socket.hear_a(Ended)
+        for _ in range(2):  # the frame was lost with the connection, and once more
+            await client.drop()
+            client = it.connect()
+            welcome = await client.resume(session, {"1": receipts[:1]})
+            assert welcome.lost == {"1": receipts[:1]}
+            ended = await client.socket.hear_a(Ended)
+            assert (ended.sub, ended.code) == (1, "not_found")
+        await client.drop()
+        client = it.connect()
+        assert (await client.resume(session, {})).resumed
+        await client.silence(1)
+
+
+async def test_not_all_that_ended_is_remembered() -> None:
+    async with rig(limits=Limits(subs=2)) as it:
+        client = it.connect()
+        session = (await client.hello()).session
+        for queue in ("a", "b", "c"):
+            await client.subscribe(queue)
+            await it.dispatcher.delete(TENANT, queue)
+            await client.socket.hear_a(Ended)
+        await client.drop()
+        again = it.connect()
+        await again.resume(session, {"1": [], "2": []})
+        assert (await again.socket.hear_a(Ended)).sub == 2
+        await again.silence(1)
+
+
 async def test_unsubscribed_subs_resume_too() -> None:
     async with rig() as it:
         client, session, receipts = await consumer(it, 2)

@@ -16,7 +16,7 @@ from pushlane_history import event as history
 from pushlane_storage.bucket import ShardKey
 from pushlane_storage.message import Message, is_transfer
 from tests.simulation.cluster_world.clients import NodeProducer
-from tests.simulation.cluster_world.consumers import NodeConsumer
+from tests.simulation.cluster_world.consumers import NodeConsumer, Stream
 from tests.simulation.cluster_world.links import Air
 from tests.simulation.cluster_world.node import ClusterNode
 from tests.simulation.cluster_world.world import ClusterWorld
@@ -47,8 +47,8 @@ class ClusterOfNodes(ReplicatedCluster):
 
     def __init__(self, world: ClusterWorld, nursery: trio.Nursery) -> None:
         self.air = Air(world)
-        self.streams: dict[str, str] = {}
-        """By session: what the history calls its subscription."""
+        self.streams: dict[str, Stream] = {}
+        """By session: its subscription."""
         self.members = [f"n{number + 1}" for number in range(world.rng.choice((3, 3, 4, 5)))]
         self._lives = {member: count(1) for member in self.members}
         self._ports = dict.fromkeys(self.members, 1)
@@ -231,7 +231,16 @@ class ClusterOfNodes(ReplicatedCluster):
     # History
 
     def label_of(self, sub: Subscription) -> str:
-        return self.streams.get(sub.session, sub.session)
+        stream = self.streams.get(sub.session)
+        return sub.session if stream is None else stream.label
+
+    def came_back(self, shard: Shard, sub: Subscription) -> None:
+        """A shard knows that a client is there."""
+        stream = self.streams.get(sub.session)
+        if stream is None or stream.away or not self.is_newest(shard):
+            return
+        if stream.label in self.world.checker._ledger.away:
+            self.world.record(history.Resume(self.world.now, stream.label, sub.prefix))
 
     def repeated(self, key: ShardKey, message: Message) -> None:
         """A node publishes it again."""

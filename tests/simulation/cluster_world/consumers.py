@@ -76,6 +76,8 @@ class Stream:
         """Where its session has a connection now."""
         self.came = conn
         """How its client came last: what is pushed over an older connection is for nobody."""
+        self.away = False
+        """A node noticed that its connection is lost, and it has not come since."""
         self.parts = [self]
         self.out: set[Receipt] = set()
         """What was pushed to its client, and is neither settled nor lost."""
@@ -96,13 +98,12 @@ class Stream:
 
     def back(self, conn: NodeConnection, held: Iterable[Receipt]) -> None:
         """Its client comes, and says what it has."""
-        self.at, self.came = None, conn
+        self.at, self.came, self.away = None, conn, False
         self.out = set(held)
         self.settled.clear()
 
     def resumed(self, conn: NodeConnection) -> None:
         self.at = conn
-        self.world.record(history.Resume(self.world.now, self.label))
         feed = self.feed
         if feed is not None:  # a node that died may not have written the last one down
             self._most = max(self._most, self.credit, feed._credit)
@@ -187,6 +188,8 @@ class NodeConsumer(Consumer):
         self.world.fault("session.resumed")
         self.ready, self.fed = True, self.world.now
         self.told_lost([run for runs in welcomed.lost.values() for run in runs])
+        if fan.closed:  # its connection broke before it said that it comes as somebody new
+            self.world.after(1_000, self._return, fan)
         self._say_late(fan, conn)
         doubtful, self.doubtful = self.doubtful, []
         for prefix, n in doubtful:
@@ -203,7 +206,7 @@ class NodeConsumer(Consumer):
             return
         self.subscriptions += 1
         fan = self.fan = Stream(self, conn, welcomed)
-        self.cluster.streams[fan.session] = fan.label
+        self.cluster.streams[fan.session] = fan
         self.world.record(
             history.Subscribe(self.world.now, fan.label, fan.session, fan.queue, ANY, self.ack_none)
         )
@@ -275,9 +278,10 @@ class NodeConsumer(Consumer):
         """Its node noticed that the connection is lost."""
         if self.fan is not None and self.fan.session == ref:
             self.fan.at = None
-        label = self.cluster.streams.get(ref)
-        if label is not None:
-            self.world.record(history.Detach(self.world.now, label))
+        stream = self.cluster.streams.get(ref)
+        if stream is not None:
+            stream.away = True
+            self.world.record(history.Detach(self.world.now, stream.label))
 
     # What comes from a gateway
 
@@ -292,6 +296,8 @@ class NodeConsumer(Consumer):
             return
         elif isinstance(frame, Subscribed):
             fan.number = frame.sub
+            if fan.feed is not None:  # there may have been another queue of that name
+                fan.queue = self.cluster.names[fan.feed._queue_id]
             self.ready, self.fed = True, self.world.now
         elif isinstance(frame, Deliver):
             self._got(frame)

@@ -16,6 +16,7 @@ from pushlane_dispatcher.cluster.remote.shard import Sent
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.core.life import State
 from pushlane_dispatcher.core.shard import Shard
+from pushlane_dispatcher.core.subscription import ANYBODY, Subscription
 from pushlane_dispatcher.queues.open_queue import OpenQueue
 from pushlane_dispatcher.shard.engine import Engine
 from pushlane_dispatcher.shard.port import ShardPort
@@ -58,6 +59,8 @@ async def _run(world: ClusterWorld, events: int) -> Report:
             patch.object(Engine, "_transferred", answered(cluster)),
             patch.object(Shard, "settle", _started(cluster)),
             patch.object(Shard, "adopt", _recalled(cluster)),
+            patch.object(Shard, "attach", _attached(cluster)),
+            patch.object(Shard, "resume", _resumed(cluster)),
             patch.object(OpenQueue, "publish_soon", _reached(cluster)),
             patch.object(Repeats, "_publish", _repeated(cluster)),
             patch("secrets.token_urlsafe", lambda n: world.rng.randbytes(n).hex()),
@@ -101,12 +104,35 @@ def _recalled(cluster: ClusterOfNodes) -> Any:
     def recalled(self: Shard, sub: Any, held: Any, now: int) -> Any:
         before = list(sub.held)
         resumed = adopt(self, sub, held, now)
+        cluster.came_back(self, sub)
         for n in before:
             if n not in sub.held:
                 cluster.recalled(self, f"{sub.prefix}.{n}")
         return resumed
 
     return recalled
+
+
+def _attached(cluster: ClusterOfNodes) -> Any:
+    attach = Shard.attach
+
+    def attached(self: Shard, sub: Subscription) -> None:
+        attach(self, sub)
+        if sub.generation != ANYBODY:  # else it is one that outlived its owner
+            cluster.came_back(self, sub)
+
+    return attached
+
+
+def _resumed(cluster: ClusterOfNodes) -> Any:
+    resume = Shard.resume
+
+    def resumed(self: Shard, sub: Subscription, held: Any) -> Any:
+        found = resume(self, sub, held)
+        cluster.came_back(self, sub)
+        return found
+
+    return resumed
 
 
 def _reached(cluster: ClusterOfNodes) -> Any:

@@ -231,6 +231,8 @@ soak: setup $(JS_BUILT) ## simulate, break a cluster: MINUTES (10) each; all cra
 	$(PY) -m tests.crash --seed $$(date +%s)
 	$(PY) -m tests.outages --cluster --long --times 1 --minutes $(or $(MINUTES),10) --seed $$(date +%s)
 	ALL_PLACES=1 $(PY) -m tools.retrying -n 2 --dist worksteal tests/behaviour
+	$(call step,whole clusters in the simulation)
+	$(PY) -m tests.simulation --store cluster --first 1000 --seeds 1000
 
 # The second lock takes its versions from the first.
 compile = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

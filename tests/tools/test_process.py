@@ -38,7 +38,7 @@ def is_alive(pid: int) -> bool:
     """A zombie that nobody has waited for is not."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second: it went while it was read
         return False
 
 

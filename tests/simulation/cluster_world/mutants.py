@@ -13,7 +13,6 @@ from pushlane_dispatcher.cluster.remote.settles import Together
 from pushlane_dispatcher.cluster.remote.sub import RemoteSub
 from pushlane_dispatcher.cluster.repeats import Repeats
 from pushlane_dispatcher.core import opening
-from pushlane_dispatcher.core.bounds import Bounds
 from pushlane_dispatcher.core.effects import SettleTicket
 from pushlane_dispatcher.core.shard import Shard
 from pushlane_dispatcher.core.snapshot import Snapshot, lease_runs
@@ -119,17 +118,6 @@ def what_is_on_its_way_counts_as_what_the_client_has() -> Patches:
         return {}
 
     return [(Sender, "unheard", nothing_waits)]
-
-
-@plant("bounds", seed=61)
-def what_somebody_else_acked_is_not_lost() -> Patches:
-    """Its holder, who comes back and lists it, gets something new instead, and has one too many."""
-    remember = Subscription.remember
-
-    def alike(self: Subscription, low: int, high: int, bounds: Bounds, **_: bool) -> None:
-        remember(self, low, high, bounds)
-
-    return [(Subscription, "remember", alike)]
 
 
 @plant(

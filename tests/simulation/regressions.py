@@ -77,8 +77,6 @@ FOUND = {
         "a_share_is_raised_beside_one_that_was_not_given_back",
     "a shard of a session that had moved sent again what its credit was used for elsewhere":
         "what_comes_again_needs_no_permit",
-    "a message that another session had acked was its holder's after a resume":
-        "what_somebody_else_acked_is_not_lost",
     "grants that no client had heard of counted as its own when their shard ended":
         "what_is_on_its_way_counts_as_what_the_client_has",
     "the witness told of a segment behind a gap, which never counted":

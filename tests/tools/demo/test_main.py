@@ -183,6 +183,8 @@ def test_a_port_that_is_taken_is_named(demo: Running, which: str) -> None:
         (["--help"], 0, "usage: make demo"),
         (["--port", "70000"], 2, "70000 is not a port"),
         (["--port", "x"], 2, "invalid _port value: 'x'"),
+        (["--nodes", "0"], 2, "0: from 1 to 5 servers"),
+        (["--nodes", "6"], 2, "6: from 1 to 5 servers"),
     ],
 )
 def test_options(

@@ -19,7 +19,7 @@ from types import FrameType
 from tools.services.backing import Backing, running_backing
 from tools.services.cassandra import RING_OF_THREE
 from tools.services.folder import locked, scratch_folder
-from tools.services.ports import answers, free_port
+from tools.services.ports import answers, free_ports
 from tools.services.process import CannotStart, Process
 
 HOST = "127.0.0.1"
@@ -124,12 +124,7 @@ def _end(nodes: list[Node]) -> None:
 
 def _ports(first: int, count: int) -> list[int]:
     if not first:
-        found: list[int] = []
-        while len(found) < count:
-            port = free_port()
-            if port not in found:
-                found.append(port)
-        return found
+        return free_ports(count)
     for port in range(first, first + count):
         if answers(HOST, port):
             raise CannotStart(

@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from tools.services import ports
-from tools.services.ports import answers, free_port
+from tools.services.ports import answers, free_port, free_ports
 
 
 def test_a_free_port_is_free_on_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,3 +17,9 @@ def test_a_free_port_is_free_on_all_addresses(monkeypatch: pytest.MonkeyPatch) -
         assert free_port(hosts[:1]) == port
         with pytest.raises(OSError, match="is free"):
             free_port(hosts)
+
+
+def test_ports_of_one_call_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter((7, 7, 8, 7, 9))
+    monkeypatch.setattr(ports, "free_port", lambda: next(drawn))
+    assert free_ports(3) == [7, 8, 9]

@@ -22,7 +22,7 @@ from pushlane_gateway.listener.socket import Socket
 from tools.demo.balancer import Balancer
 from tools.demo.gateway import HOST, Gateway
 from tools.demo.site import ORIGINS, find_files, make_site
-from tools.services.ports import answers, free_port
+from tools.services.ports import answers, free_ports
 from tools.services.process import CannotStart
 
 JAVASCRIPT = Path(__file__).parents[2] / "sdk_js"
@@ -48,9 +48,9 @@ def main(args: Sequence[str]) -> None:
 
 def _ports(options: argparse.Namespace) -> list[int]:
     """Of the page; of what clients connect to; of servers behind that, if it is not the server."""
-    first = options.gateway_port or (options.port + 1 if options.port else free_port())
-    behind = [free_port() for _ in range(options.nodes)] if options.nodes > 1 else []
-    ports = [options.port, first, *behind]
+    free, *behind = free_ports(1 + options.nodes)
+    first = options.gateway_port or (options.port + 1 if options.port else free)
+    ports = [options.port, first, *(behind if options.nodes > 1 else [])]
     for wanted in ports:
         if wanted and answers(HOST, wanted):
             raise _taken(wanted)

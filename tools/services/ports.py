@@ -21,6 +21,14 @@ def free_port(hosts: Sequence[str] = ("127.0.0.1",)) -> int:
     raise OSError(f"no port between {FIRST} and {LAST} is free")
 
 
+def free_ports(count: int) -> list[int]:
+    """So many different ones."""
+    found: dict[int, None] = {}
+    while len(found) < count:
+        found[free_port()] = None
+    return list(found)
+
+
 def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
         try:

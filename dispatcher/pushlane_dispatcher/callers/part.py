@@ -190,7 +190,7 @@ class Part:
     ) -> None:
         if silently and act.verb == "start":
             answer = partial(self._begun, receipts, answer)
-        if act.verb in ("ack", "nack"):
+        if self.back and act.verb in ("ack", "nack"):
             self._forget(receipts)
         if self.up and not self._resuming:
             self.shard.settle(
@@ -324,14 +324,16 @@ class Part:
     def lost(self, receipts: list[ReceiptRun], held: int, waiting: int) -> None:
         if self.up:
             self.showing, self.waiting = held, waiting
-            self._forget(receipts)
+            if self.back:
+                self._forget(receipts)
             self._feed.part_lost(receipts)
 
     def _forget(self, receipts: list[ReceiptRun]) -> None:
         """It is settled or lost: it must not be pushed any more."""
-        for prefix, low, high in receipts if self.back else ():
-            for n in range(low, high + 1) if prefix == self.prefix else ():
-                self.back.pop(n, None)
+        for prefix, low, high in receipts:
+            if prefix == self.prefix:
+                for n in range(low, high + 1):
+                    self.back.pop(n, None)
 
     def hungry(self, hungry: bool, held: int, waiting: int) -> None:
         if self.up:
